@@ -1,5 +1,6 @@
 /* How fast the disk gives experts to where they go, asked of a stage between two runs. */
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 
 struct measuring {
     struct sl_job job; /* first */

@@ -1,4 +1,5 @@
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 
 #include "common/cond.h"
 #include "common/log.h"
@@ -408,6 +409,14 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
 
 const struct sl_stage_metrics *sl_engine_stage_metrics(struct sl_engine *e, uint32_t stage) {
     return &e->shown[stage];
+}
+
+uint32_t sl_engine_slots(struct sl_engine *e, struct sl_slot_info *out, uint32_t n) {
+    uint32_t parallel = e->plan.config.parallel;
+    pthread_mutex_lock(&e->published_lock);
+    memcpy(out, e->published, (n < parallel ? n : parallel) * sizeof *out);
+    pthread_mutex_unlock(&e->published_lock);
+    return parallel;
 }
 
 void sl_engine_memory(const struct sl_engine *e, struct sl_engine_memory *out) {

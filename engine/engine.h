@@ -8,6 +8,7 @@
 
 #include "engine/types/config.h"
 #include "engine/types/request.h"
+#include "engine/types/slot_info.h"
 #include "model/arch/model.h"
 
 struct sl_engine;
@@ -43,20 +44,6 @@ struct sl_stage_metrics;
 /* What a stage has and has done, as of now; the engine's, for its life. Any thread. */
 const struct sl_stage_metrics *sl_engine_stage_metrics(struct sl_engine *e, uint32_t stage);
 
-/* What one of the sessions that run at once is doing. */
-enum sl_slot_state {
-    SL_SLOT_FREE,
-    SL_SLOT_PREFILL,
-    SL_SLOT_DECODE,
-    SL_SLOT_PARKED, /* its client does not read */
-};
-struct sl_slot_info {
-    enum sl_slot_state state;
-    uint64_t task; /* requests are counted from 1; 0 while free, as all that follows */
-    uint32_t n_prompt, n_prompt_done, n_predicted;
-    uint32_t n_max;                           /* prompt and answer at most */
-    uint64_t queue_ns, prefill_ns, decode_ns; /* so far */
-};
 /* As of the last step: the first n of `parallel` slots, whose number is returned. Any thread. */
 uint32_t sl_engine_slots(struct sl_engine *e, struct sl_slot_info *out, uint32_t n);
 

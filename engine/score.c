@@ -1,5 +1,6 @@
 /* Logits of every position of one text, for perplexity and comparisons. */
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 
 #include "common/clock.h"
 

@@ -19,7 +19,7 @@ LAYER_cli      := common model backends streaming net pull engine cluster server
 # comes last and may use all of them.
 ROOMS := model/gguf model/arch model/tokenizer model/jinja model/grammar model/chat model/synth \
   engine/types engine/trace engine/sample engine/session engine/experts engine/forward \
-  engine/observe engine/stage engine/prefix engine/plan engine \
+  engine/observe engine/stage engine/prefix engine/plan engine/schedule engine \
   server/types server/answer server/wire server/request server/exchange server/api server/observe server
 
 ROOM_model/gguf      :=
@@ -39,6 +39,7 @@ ROOM_engine/observe  := engine/experts engine/types
 ROOM_engine/stage    := engine/experts engine/forward engine/observe engine/trace engine/types
 ROOM_engine/prefix   := engine/forward engine/types
 ROOM_engine/plan     := engine/experts engine/forward engine/observe engine/prefix engine/sample engine/session engine/stage engine/types
+ROOM_engine/schedule := engine/forward engine/observe engine/plan engine/prefix engine/sample engine/session engine/stage engine/trace engine/types
 ROOM_engine          := $(filter engine/%,$(ROOMS))
 ROOM_server/types    :=
 ROOM_server/answer   :=
@@ -50,4 +51,4 @@ ROOM_server/observe  := server/exchange server/types
 ROOM_server          := $(filter server/%,$(ROOMS))
 
 # Rooms among whose files no call leads back to the file that it comes from.
-NO_CIRCLES := engine/experts
+NO_CIRCLES := engine/experts engine/sample engine/session engine/observe engine/schedule engine

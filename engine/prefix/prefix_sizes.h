@@ -1,5 +1,5 @@
 /* What the homes of prefixes outside the device take: for the memory plan, and for those who
- * allocate it (engine/prefix_ram.h, engine/prefix_disk.h). */
+ * allocate it (engine/schedule/prefix_ram.h, engine/schedule/prefix_disk.h). */
 #ifndef SL_ENGINE_PREFIX_SIZES_H
 #define SL_ENGINE_PREFIX_SIZES_H
 

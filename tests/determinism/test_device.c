@@ -7,7 +7,8 @@
 
 #include "common/crc.h"
 #include "common/metrics.h"
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 #include "engine/experts/expert_tiers.h"
 
 #include <math.h>

@@ -8,7 +8,8 @@
 
 #include "common/crc.h"
 #include "common/metrics.h"
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 #include "model/tokenizer/tokenizer.h"
 
 #include <dirent.h>

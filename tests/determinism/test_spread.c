@@ -14,7 +14,8 @@
 #include "tests/unit/engine/fixture.h"
 
 #include "backends/cpu/cpu.h"
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 #include "model/tokenizer/tokenizer.h"
 
 #include <math.h>

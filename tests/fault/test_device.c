@@ -3,7 +3,8 @@
 #include "tests/support/card.h"
 #include "tests/unit/engine/fixture.h"
 
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 #include "engine/experts/expert_tiers.h"
 
 #if defined(__SANITIZE_THREAD__)

@@ -2,7 +2,8 @@
  * nothing of it may show in answers, counts or places, whatever the disk does meanwhile. */
 #include "tests/fault/faulty_disk.h"
 
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 
 #include <math.h>
 #include <unistd.h>

@@ -3,7 +3,8 @@
  */
 #include "tests/fault/faulty.h"
 
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 
 #include <errno.h>
 #include <glob.h>

@@ -4,7 +4,8 @@
 #include "tests/support/folder.h"
 
 #include "common/clock.h"
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 
 #include <errno.h>
 #include <stdatomic.h>

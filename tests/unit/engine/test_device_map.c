@@ -1,7 +1,8 @@
 /* Where the experts are when some are in a card's own memory. */
 #include "tests/unit/engine/fixture.h"
 
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 #include "tests/support/card.h"
 
 #define LAYERS  3u

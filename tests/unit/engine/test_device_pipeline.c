@@ -6,7 +6,8 @@
 
 #include "common/clock.h"
 #include "common/metrics.h"
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 #include "engine/forward/forward_internal.h"
 #include "engine/plan/memory_plan.h"
 #include "expert_cache/heat.h"

@@ -6,7 +6,8 @@
 #include "tests/unit/engine/fixture.h"
 
 #include "common/metrics.h"
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 
 static struct test_model tiny;
 static struct folder folder;

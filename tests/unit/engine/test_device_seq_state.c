@@ -8,7 +8,8 @@
 #include "tests/unit/engine/fixture.h"
 
 #include "common/metrics.h"
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 #include "engine/plan/memory_plan.h"
 
 #define PAGE    SL_KV_PAGE_TOKENS

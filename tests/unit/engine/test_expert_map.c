@@ -2,7 +2,8 @@
  * that runs while somebody looks. */
 #include "tests/unit/engine/fixture.h"
 
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 
 #include <math.h>
 

@@ -4,7 +4,8 @@
 
 #include "backends/cpu/cpu.h"
 #include "common/metrics.h"
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 #include "engine/forward/arithmetic.h"
 #include "engine/prefix/model_identity.h"
 

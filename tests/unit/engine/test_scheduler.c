@@ -2,7 +2,8 @@
 #include "tests/unit/engine/fixture.h"
 
 #include "common/metrics.h"
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 
 #include <math.h>
 #include <stdatomic.h>

@@ -6,7 +6,8 @@
 #include "backends/cpu/cpu.h"
 #include "common/metrics.h"
 #include "engine/observe/activity.h"
-#include "engine/engine_internal.h"
+#include "engine/engine.h"
+#include "engine/schedule/schedule.h"
 #include "engine/plan/memory_plan.h"
 
 #include <stdatomic.h>

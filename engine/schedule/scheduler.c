@@ -3,7 +3,7 @@
  * A session's rows are the positions of its history that have no KV yet: prompt slices, then one
  * generated row per step. Every running session that generates has its row in every step; what is
  * left of the batch goes to prompts in equal shares. Neither shows in the output. */
-#include "engine/engine_internal.h"
+#include "engine/schedule/schedule.h"
 
 #include "common/clock.h"
 #include "common/cond.h"

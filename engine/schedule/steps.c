@@ -4,7 +4,7 @@
  * With one stage a step has been done when it is sent. With several, so many steps are under way at
  * once, each with other sessions, or with later rows of the same prompt: all of them keep to the
  * order in which they were sent at every stage, so a row finds the KV of those before it. */
-#include "engine/engine_internal.h"
+#include "engine/schedule/schedule.h"
 
 #include "common/clock.h"
 #include "common/metrics.h"

@@ -3,9 +3,9 @@
 #ifndef SL_ENGINE_PREFIX_DISK_INTERNAL_H
 #define SL_ENGINE_PREFIX_DISK_INTERNAL_H
 
-#include "engine/engine_internal.h"
+#include "engine/schedule/schedule.h"
 #include "engine/prefix/prefix_sizes.h"
-#include "engine/prefix_disk.h"
+#include "engine/schedule/prefix_disk.h"
 
 struct sl_prefix_disk {
     struct sl_engine *e;

@@ -3,10 +3,10 @@
 #ifndef SL_ENGINE_PREFIX_RAM_INTERNAL_H
 #define SL_ENGINE_PREFIX_RAM_INTERNAL_H
 
-#include "engine/engine_internal.h"
+#include "engine/schedule/schedule.h"
 #include "engine/prefix/block_index.h"
 #include "engine/prefix/prefix_sizes.h"
-#include "engine/prefix_ram.h"
+#include "engine/schedule/prefix_ram.h"
 
 struct sl_prefix_ram {
     struct sl_engine *e;

@@ -4,7 +4,7 @@
  * A page becomes shared when its last position is written: it goes into the prefix tree, where any
  * session with the same text finds it, now or later. What is found is held, so that it stays; the
  * rest of the tree stays as long as no page is wanted. */
-#include "engine/engine_internal.h"
+#include "engine/schedule/schedule.h"
 
 #include "common/metrics.h"
 

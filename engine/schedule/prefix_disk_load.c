@@ -1,5 +1,5 @@
 /* Sessions take pages of their text from files. */
-#include "engine/prefix_disk_internal.h"
+#include "engine/schedule/prefix_disk_internal.h"
 
 #include "common/clock.h"
 #include "common/metrics.h"

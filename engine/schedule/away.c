@@ -2,7 +2,7 @@
  * sessions leave their slots and wait. When it is back, their histories are processed again,
  * generated rows as generated rows, and their answers go on with the tokens that they would have
  * had. */
-#include "engine/engine_internal.h"
+#include "engine/schedule/schedule.h"
 
 #include "common/clock.h"
 #include "common/log.h"

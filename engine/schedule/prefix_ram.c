@@ -1,7 +1,7 @@
-#include "engine/prefix_ram_internal.h"
+#include "engine/schedule/prefix_ram_internal.h"
 
 #include "common/metrics.h"
-#include "engine/engine_internal.h"
+#include "engine/schedule/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,20 +1,22 @@
-/* Inside the engine: what create builds and the scheduler thread runs. */
-#ifndef SL_ENGINE_ENGINE_INTERNAL_H
-#define SL_ENGINE_ENGINE_INTERNAL_H
+/* The engine's state, which engine.c builds and the scheduler's thread works on, and what the files
+ * of this room offer to each other and to engine.c. */
+#ifndef SL_ENGINE_SCHEDULE_H
+#define SL_ENGINE_SCHEDULE_H
 
 #include "engine/observe/activity.h"
 #include "engine/stage/joint_heat.h"
-#include "engine/prefix_disk.h"
-#include "engine/prefix_ram.h"
+#include "engine/schedule/prefix_disk.h"
+#include "engine/schedule/prefix_ram.h"
 #include "engine/prefix/prefix_tails.h"
 #include "engine/prefix/prefix_tree.h"
-#include "engine/engine.h"
 #include "engine/plan/stage_plan.h"
 #include "engine/session/session.h"
+#include "engine/types/slot_info.h"
+#include "model/arch/model.h"
 #include "engine/observe/expert_map.h"
 #include "engine/stage/micro_batch.h"
 #include "engine/stage/stage_local.h"
-#include "engine/step_share.h"
+#include "engine/schedule/step_share.h"
 #include "engine/trace/timeline.h"
 
 #include <pthread.h>

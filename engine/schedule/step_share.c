@@ -1,4 +1,4 @@
-#include "engine/engine_internal.h"
+#include "engine/schedule/schedule.h"
 
 /* Steps with at least so many prompt rows tell what a row of a larger slice costs. */
 #define TELLING_ROWS 16u

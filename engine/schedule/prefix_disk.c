@@ -1,4 +1,4 @@
-#include "engine/prefix_disk_internal.h"
+#include "engine/schedule/prefix_disk_internal.h"
 
 #include "common/log.h"
 #include "common/metrics.h"

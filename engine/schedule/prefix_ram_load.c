@@ -1,5 +1,5 @@
 /* Sessions take pages of their text that are in the host's memory. */
-#include "engine/prefix_ram_internal.h"
+#include "engine/schedule/prefix_ram_internal.h"
 
 #include "common/metrics.h"
 

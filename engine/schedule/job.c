@@ -1,5 +1,5 @@
 /* What a caller has the scheduler's thread do while nothing runs, and waits for. */
-#include "engine/engine_internal.h"
+#include "engine/schedule/schedule.h"
 
 enum sl_status sl_job_do(struct sl_engine *e, struct sl_job *job) {
     enum sl_status st = SL_OK;

@@ -1,11 +1,9 @@
 /* What the slots are doing: the scheduler publishes it once a step and before it says that a
  * request has ended; readers copy. */
-#include "engine/engine_internal.h"
+#include "engine/schedule/schedule.h"
 
 #include "common/clock.h"
 #include "common/metrics.h"
-
-#include <string.h>
 
 static struct sl_slot_info look_at(const struct sl_session *s, uint64_t now) {
     if (!s)
@@ -34,14 +32,6 @@ void sl_slots_publish(struct sl_engine *e) {
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         e->published[i] = look_at(e->slots[i], now);
     pthread_mutex_unlock(&e->published_lock);
-}
-
-uint32_t sl_engine_slots(struct sl_engine *e, struct sl_slot_info *out, uint32_t n) {
-    uint32_t parallel = e->plan.config.parallel;
-    pthread_mutex_lock(&e->published_lock);
-    memcpy(out, e->published, (n < parallel ? n : parallel) * sizeof *out);
-    pthread_mutex_unlock(&e->published_lock);
-    return parallel;
 }
 
 uint32_t sl_slots_update_gauges(struct sl_engine *e) {

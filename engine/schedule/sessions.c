@@ -1,6 +1,6 @@
 /* What happens to a session whatever the scheduler does next: it leaves its slot, ends, gets a
  * token, is canceled, runs out of time. */
-#include "engine/engine_internal.h"
+#include "engine/schedule/schedule.h"
 
 #include "common/clock.h"
 #include "common/log.h"

@@ -1,5 +1,5 @@
 /* Copies a KV page of all layers to or from the host: each stage has its layers' part of it. */
-#include "engine/engine_internal.h"
+#include "engine/schedule/schedule.h"
 
 /* A copy on its way through the stages, each with its layers' part. */
 struct page_copy {

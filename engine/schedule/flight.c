@@ -1,6 +1,6 @@
 /* Steps under way: what sends them, gives them up, and waits for them. What comes of them: steps.c.
  */
-#include "engine/engine_internal.h"
+#include "engine/schedule/schedule.h"
 
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
                      uint32_t id) {
