@@ -1,7 +1,5 @@
-/* Binds tensor roles to device addresses and checks that the device can take their types. */
+/* Binds a tensor to its address on the device, and checks that the device can take its type. */
 #include "engine/forward/forward_internal.h"
-
-#include <stdlib.h>
 
 static int name_len(const struct sl_gguf_tensor *t) {
     return (int)(t->name.len < 100 ? t->name.len : 100);
@@ -60,34 +58,4 @@ struct sl_weight sl_bind_rows(struct sl_binder *b, const struct sl_gguf_tensor *
         w.data = (const char *)w.data + (size_t)first * (t->size_bytes / t->ne[1]);
     w.n_out = n;
     return w;
-}
-
-enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *model,
-                               const struct sl_weights *weights, struct sl_err *err) {
-    const struct sl_hparams *hp = &model->hp;
-    struct sl_binder b = {.weights = weights, .dev = f->dev, .err = err};
-    f->layers = calloc(hp->n_layer, sizeof *f->layers);
-    if (!f->fetch)
-        f->refs = calloc((size_t)hp->n_layer * hp->n_expert + 1, sizeof *f->refs);
-    if (!f->layers || (!f->fetch && !f->refs))
-        return sl_fail(err, SL_ERR_NOMEM, "no memory for the table of weights");
-    f->embd = sl_bind_matrix(&b, model->global[SL_G_TOKEN_EMBD]);
-    f->output = sl_bind_matrix(&b, model->global[SL_G_OUTPUT]);
-    f->output_norm = sl_bind_vector(&b, model->global[SL_G_OUTPUT_NORM]);
-    uint32_t n_routed = 0;
-    for (uint32_t i = 0; i < hp->n_layer && b.status == SL_OK; i++) {
-        const struct sl_layer *in = &model->layers[i];
-        struct sl_layer_weights *out = &f->layers[i];
-        b.refs = f->refs ? f->refs + (size_t)i * hp->n_expert : NULL;
-        out->spec = &in->spec;
-        out->mixer = sl_mixer_of(&in->spec);
-        out->ffn = sl_ffn_of(&in->spec);
-        out->ffn_norm = sl_bind_vector(&b, in->t[SL_L_FFN_NORM]);
-        out->mixer->bind(&b, in, out);
-        if (in->spec.parallel)
-            out->ffn_norm = out->attn_norm; /* for who looks ahead */
-        out->ffn->bind(&b, in, out);
-        out->routed_layer = out->ffn->routed ? n_routed++ : SL_NO_ROUTED_LAYER;
-    }
-    return b.status;
 }

@@ -1,5 +1,6 @@
 /* The mixer that is grouped-query attention over paged keys and values. */
 #include "engine/forward/forward_internal.h"
+#include "engine/forward/op_asker.h"
 
 /* Where q's product goes: with gates, each head's norm takes its query from there. */
 static float *q_product(const struct sl_forward *f, const struct sl_attention_spec *spec) {

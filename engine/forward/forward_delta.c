@@ -1,6 +1,7 @@
 /* The mixer that is a gated delta net: a short convolution, then a state for each head that every
  * row reads and replaces, in place of keys and values. */
 #include "engine/forward/forward_internal.h"
+#include "engine/forward/op_asker.h"
 
 #include <math.h>
 

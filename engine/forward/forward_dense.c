@@ -1,5 +1,6 @@
 /* The feed-forward part that is one SwiGLU, or GEGLU. */
 #include "engine/forward/forward_internal.h"
+#include "engine/forward/op_asker.h"
 
 static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
                           const struct sl_place *where) {

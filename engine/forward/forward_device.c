@@ -171,6 +171,21 @@ enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32
     return st;
 }
 
+uint32_t sl_forward_can_predict(const struct sl_forward *f, uint32_t layer, uint32_t most) {
+    uint32_t n = 0;
+    while (n < most && layer + sl_fetch_prediction_ahead[n] < f->hp->n_layer &&
+           f->layers[layer + sl_fetch_prediction_ahead[n]].routed_layer != SL_NO_ROUTED_LAYER)
+        n++;
+    return n;
+}
+
+uint32_t sl_forward_predicted_ids(const struct sl_forward *f, uint32_t layer, uint32_t n) {
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += f->layers[layer + sl_fetch_prediction_ahead[i]].spec->experts.n_used;
+    return sum;
+}
+
 static uint32_t *prediction_at(const struct sl_forward *f, uint32_t layer) {
     return f->host_prediction +
            (size_t)layer * SL_FETCH_PREDICTIONS * SL_FETCH_AHEAD_ROWS * f->hp->n_expert_used;

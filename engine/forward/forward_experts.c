@@ -1,5 +1,6 @@
 /* The feed-forward part that is a router, the experts it chooses, and their sum. */
 #include "engine/forward/forward_internal.h"
+#include "engine/forward/op_asker.h"
 
 static struct sl_op_router router_op(const struct sl_forward *f, uint32_t layer, uint32_t n_rows) {
     const struct sl_layer_weights *w = &f->layers[layer];
@@ -71,21 +72,6 @@ enum sl_status sl_forward_route_first(struct sl_forward *f, const struct sl_rows
                                       const struct sl_place *where) {
     const struct sl_layer_weights *w = &f->layers[where->layer];
     return w->spec->experts.router_first ? router_logits(f, r, w, r->x, f->a.router, where) : SL_OK;
-}
-
-uint32_t sl_forward_can_predict(const struct sl_forward *f, uint32_t layer, uint32_t most) {
-    uint32_t n = 0;
-    while (n < most && layer + sl_fetch_prediction_ahead[n] < f->hp->n_layer &&
-           f->layers[layer + sl_fetch_prediction_ahead[n]].routed_layer != SL_NO_ROUTED_LAYER)
-        n++;
-    return n;
-}
-
-uint32_t sl_forward_predicted_ids(const struct sl_forward *f, uint32_t layer, uint32_t n) {
-    uint32_t sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        sum += f->layers[layer + sl_fetch_prediction_ahead[i]].spec->experts.n_used;
-    return sum;
 }
 
 enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r, uint32_t which,

@@ -203,11 +203,11 @@ enum sl_status sl_forward_receive(struct sl_forward *f, const struct sl_place *w
 /* The op that sends them to the next slice. */
 enum sl_status sl_forward_send(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
 
-/* forward.c: what is recorded from here on belongs to the layer, which begins with it or does not
- * (sl_device_section). */
+/* forward_ops.c: what is recorded from here on belongs to the layer, which begins with it or does
+ * not (sl_device_section). */
 void sl_forward_section(const struct sl_forward *f, uint32_t layer, bool begins);
 
-/* forward.c: the parts of a step. */
+/* forward_ops.c and forward_layers.c: the parts of a step. */
 enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
                                uint32_t n_rows, uint32_t n) SL_MUST_CHECK;
 /* The same of whole rows of n_embd, which may be layer norms. */
@@ -328,7 +328,7 @@ enum sl_status sl_forward_map_host(struct sl_forward *f, bool send_by_host,
                                    struct sl_err *err) SL_MUST_CHECK;
 void sl_forward_unmap_host(struct sl_forward *f);
 
-/* bind.c: fills layers, refs, embd, output, output_norm. */
+/* bind_layers.c: fills layers, refs, embd, output, output_norm. */
 enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *model,
                                const struct sl_weights *weights, struct sl_err *err) SL_MUST_CHECK;
 /* For the kinds: where a tensor lies; a matrix, a vector that ops take as plain floats (t NULL: the

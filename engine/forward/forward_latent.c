@@ -2,6 +2,7 @@
  * key and value is taken into their queries and outputs instead: one row a position is kept and
  * read, whatever the number of heads. */
 #include "engine/forward/forward_internal.h"
+#include "engine/forward/op_asker.h"
 
 static struct sl_latent_view latents(const struct sl_forward *f, const struct sl_latent_spec *c,
                                      uint32_t layer) {

@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a layer, as many of each. */
-#define PARTS (SL_SEQ_STORES * SL_SEQ_PARTS)
-
 /* ---- which pages are taken ---- */
 
 static void tell(const struct sl_kv_pages *p) {
@@ -57,17 +54,6 @@ void sl_kv_set_idle(struct sl_kv_pages *p, uint32_t n_idle) {
 
 /* ---- what is in them ---- */
 
-struct sl_kv_view sl_kv_shape(const struct sl_layer_spec *spec, enum sl_dtype dtype) {
-    const struct sl_attention_spec *a = &spec->attention;
-    size_t rows = (size_t)a->n_head_kv * SL_KV_PAGE_TOKENS;
-    return (struct sl_kv_view){.dtype = dtype,
-                               .n_kv_heads = a->n_head_kv,
-                               .head_dim_k = a->head_dim_k,
-                               .head_dim_v = a->head_dim_v,
-                               .k_page_bytes = rows * sl_dtype_row_bytes(dtype, a->head_dim_k),
-                               .v_page_bytes = rows * sl_dtype_row_bytes(dtype, a->head_dim_v)};
-}
-
 struct sl_kv_size sl_kv_size_of(const struct sl_memory_plan *p) {
     const struct sl_engine_config *c = &p->config;
     return (struct sl_kv_size){.stores = {c->kv_dtype, c->seq_source, p->n_tails != 0},
@@ -83,7 +69,8 @@ uint64_t sl_kv_bytes(const struct sl_model *model, const struct sl_kv_size *size
 }
 
 uint64_t sl_kv_list_bytes(uint32_t n_layer) {
-    return (uint64_t)n_layer * (sizeof(struct sl_kv_view) + PARTS * sizeof(struct sl_kv_part));
+    return (uint64_t)n_layer *
+           (sizeof(struct sl_kv_view) + SL_KV_PARTS * sizeof(struct sl_kv_part));
 }
 
 static enum sl_status add_part(struct sl_kv_data *kv, size_t bytes, struct sl_buffer_items *out,
@@ -106,7 +93,7 @@ static enum sl_status lay_out(struct sl_kv_data *kv, const struct sl_layer_spec 
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < stores[i].n_parts; j++) {
             const struct sl_seq_store *s = &stores[i];
-            struct sl_kv_part *p = &kv->parts[layer * PARTS + i * SL_SEQ_PARTS + j];
+            struct sl_kv_part *p = &kv->parts[layer * SL_KV_PARTS + i * SL_SEQ_PARTS + j];
             *p = (struct sl_kv_part){.bytes = s->part_bytes[j], .tail = sl_seq_is_tail(config, s)};
             SL_TRY(add_part(kv, p->bytes * (p->tail ? kv->n_tails : kv->n_pages), &p->pages, err));
             *(p->tail ? &kv->tail_bytes : &kv->page_bytes) += p->bytes;
@@ -126,7 +113,7 @@ static void touch(const struct sl_kv_data *kv, struct sl_span pages) {
 static void bind_layer(struct sl_kv_data *kv, const struct sl_layer_spec *spec, uint32_t layer,
                        enum sl_dtype kv_dtype) {
     const struct sl_kv_part *first = sl_kv_part(kv, layer, 0);
-    for (uint32_t i = 0; i < PARTS; i++) {
+    for (uint32_t i = 0; i < SL_KV_PARTS; i++) {
         if (first[i].bytes)
             touch(kv, sl_kv_part_span(kv, &first[i]));
         if (first[i].saved.n)
@@ -153,7 +140,7 @@ enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
     kv->n_seq = size->n_seq;
     kv->data_bytes = sl_kv_bytes(model, size);
     kv->layers = malloc(n_layer * sizeof *kv->layers);
-    kv->parts = calloc(n_layer, PARTS * sizeof *kv->parts);
+    kv->parts = calloc(n_layer, SL_KV_PARTS * sizeof *kv->parts);
     sl_buffer_pool_init(&kv->data, dev, 0);
     enum sl_status status = kv->layers && kv->parts ? SL_OK : SL_ERR_NOMEM;
     for (uint32_t l = 0; l < n_layer && status == SL_OK; l++)
@@ -183,27 +170,13 @@ void sl_kv_data_release(struct sl_kv_data *kv) {
     memset(kv, 0, sizeof *kv);
 }
 
-struct sl_kv_view sl_kv_layer(const struct sl_kv_data *kv, uint32_t layer) {
-    assert(layer < kv->n_layer);
-    return kv->layers[layer];
-}
-
-const struct sl_kv_part *sl_kv_part(const struct sl_kv_data *kv, uint32_t layer, uint32_t store) {
-    assert(layer < kv->n_layer && store < SL_SEQ_STORES);
-    return &kv->parts[layer * PARTS + store * SL_SEQ_PARTS];
-}
-
-bool sl_kv_is_tail(const struct sl_kv_data *kv, uint32_t layer) {
-    return sl_kv_part(kv, layer, 0)->tail;
-}
-
 /* ---- copies ---- */
 
 /* All that is kept of a page in parts of one kind; moves host on. */
 static enum sl_status copy_parts(const struct sl_kv_data *kv, bool tail, uint32_t page,
                                  bool to_device, uint8_t **host) {
     enum sl_status st = SL_OK;
-    for (uint32_t i = 0; i < kv->n_layer * PARTS && st == SL_OK; i++) {
+    for (uint32_t i = 0; i < kv->n_layer * SL_KV_PARTS && st == SL_OK; i++) {
         const struct sl_kv_part *p = &kv->parts[i];
         if (p->tail != tail || !p->bytes)
             continue;
@@ -238,7 +211,7 @@ static enum sl_status each_begun(const struct sl_kv_data *kv, const struct sl_st
         bool first = !r || s->row_seq[r] != s->row_seq[r - 1];
         if (!first || (uint32_t)s->pos[r] % SL_KV_PAGE_TOKENS == 0)
             continue;
-        for (uint32_t i = 0; i < kv->n_layer * PARTS && st == SL_OK; i++) {
+        for (uint32_t i = 0; i < kv->n_layer * SL_KV_PARTS && st == SL_OK; i++) {
             const struct sl_kv_part *p = &kv->parts[i];
             if (!p->saved.n)
                 continue;

@@ -57,6 +57,8 @@ struct sl_kv_size {
     uint32_t n_pages, n_tails, n_seq;
 };
 
+#define SL_KV_PARTS (SL_SEQ_STORES * SL_SEQ_PARTS) /* arrays of a layer */
+
 struct sl_kv_size sl_kv_size_of(const struct sl_memory_plan *plan);
 
 /* A layer's pages of this type, without memory. */

@@ -29,14 +29,7 @@ static inline void sl_raise(uint32_t *need, uint32_t to) {
         *need = to;
 }
 
-/* Collects the ops of a model, one question to the device each (layer_ops.c). */
 struct sl_op_asker;
-void sl_ask_op(struct sl_op_asker *a, struct sl_op_need need);
-/* An op whose arguments no device refuses. */
-void sl_ask_plain(struct sl_op_asker *a, enum sl_op op);
-/* matmul or embed with that tensor; NULL: the layer has none, and nothing is asked. */
-void sl_ask_weight(struct sl_op_asker *a, enum sl_op op, const struct sl_gguf_tensor *t);
-enum sl_dtype sl_asker_kv(const struct sl_op_asker *a);
 
 struct sl_mixer {
     const char *name;

@@ -1,31 +1,7 @@
 /* Which ops a model needs of a device, and for what: asked before anything is loaded, so that a
  * missing one is reported by name and not found at the tenth token. */
 #include "engine/forward/layer_kind.h"
-
-struct sl_op_asker {
-    const struct sl_device *dev;
-    enum sl_dtype kv;
-    enum sl_status status; /* of the first that is missing */
-    struct sl_err missing;
-};
-
-void sl_ask_op(struct sl_op_asker *a, struct sl_op_need need) {
-    if (!a->status)
-        a->status = sl_device_need(a->dev, &need, &a->missing);
-}
-
-void sl_ask_plain(struct sl_op_asker *a, enum sl_op op) {
-    sl_ask_op(a, (struct sl_op_need){.op = op, .dtype = SL_DTYPE_COUNT});
-}
-
-void sl_ask_weight(struct sl_op_asker *a, enum sl_op op, const struct sl_gguf_tensor *t) {
-    if (t)
-        sl_ask_op(a, (struct sl_op_need){.op = op, .dtype = t->dtype});
-}
-
-enum sl_dtype sl_asker_kv(const struct sl_op_asker *a) {
-    return a->kv;
-}
+#include "engine/forward/op_asker.h"
 
 static enum sl_status fail_layer(const struct sl_op_asker *a, uint32_t layer, const char *kind,
                                  struct sl_err *err) {

@@ -1,0 +1,34 @@
+/* Binds the tensors of a model or slice: each kind of layer its own. */
+#include "engine/forward/forward_internal.h"
+
+#include <stdlib.h>
+
+enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *model,
+                               const struct sl_weights *weights, struct sl_err *err) {
+    const struct sl_hparams *hp = &model->hp;
+    struct sl_binder b = {.weights = weights, .dev = f->dev, .err = err};
+    f->layers = calloc(hp->n_layer, sizeof *f->layers);
+    if (!f->fetch)
+        f->refs = calloc((size_t)hp->n_layer * hp->n_expert + 1, sizeof *f->refs);
+    if (!f->layers || (!f->fetch && !f->refs))
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the table of weights");
+    f->embd = sl_bind_matrix(&b, model->global[SL_G_TOKEN_EMBD]);
+    f->output = sl_bind_matrix(&b, model->global[SL_G_OUTPUT]);
+    f->output_norm = sl_bind_vector(&b, model->global[SL_G_OUTPUT_NORM]);
+    uint32_t n_routed = 0;
+    for (uint32_t i = 0; i < hp->n_layer && b.status == SL_OK; i++) {
+        const struct sl_layer *in = &model->layers[i];
+        struct sl_layer_weights *out = &f->layers[i];
+        b.refs = f->refs ? f->refs + (size_t)i * hp->n_expert : NULL;
+        out->spec = &in->spec;
+        out->mixer = sl_mixer_of(&in->spec);
+        out->ffn = sl_ffn_of(&in->spec);
+        out->ffn_norm = sl_bind_vector(&b, in->t[SL_L_FFN_NORM]);
+        out->mixer->bind(&b, in, out);
+        if (in->spec.parallel)
+            out->ffn_norm = out->attn_norm; /* for who looks ahead */
+        out->ffn->bind(&b, in, out);
+        out->routed_layer = out->ffn->routed ? n_routed++ : SL_NO_ROUTED_LAYER;
+    }
+    return b.status;
+}

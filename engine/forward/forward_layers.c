@@ -1,0 +1,97 @@
+/* The layer loop of a step: embedding, each layer's mixer and feed-forward part, the output. */
+#include "engine/forward/forward_internal.h"
+
+static char *part_of(const struct sl_forward *f, const struct sl_kv_part *part) {
+    return part->bytes ? sl_span_host(sl_kv_part_span(f->kv, part)) : NULL;
+}
+
+/* To who has given the layers one more store. */
+static void show_rows(const struct sl_forward *f, uint32_t layer) {
+    const struct sl_seq_source *source = f->plan->config.seq_source;
+    if (!source)
+        return;
+    const struct sl_kv_part *part = sl_kv_part(f->kv, layer, 1);
+    source->update(source,
+                   &(struct sl_seq_rows){.layer = f->hp->first_layer + layer,
+                                         .step = &f->step,
+                                         .slot = part->tail ? f->step.tail_slot : f->step.slot,
+                                         .pages = part->tail ? &f->tails : &f->pages,
+                                         .x = f->a.x,
+                                         .n_embd = f->hp->n_embd,
+                                         .part = {part_of(f, &part[0]), part_of(f, &part[1])}});
+}
+
+enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
+                              const struct sl_place *where) {
+    const struct sl_layer_weights *w = &f->layers[where->layer];
+    sl_forward_section(f, where->layer, true);
+    show_rows(f, where->layer);
+    enum sl_status st = w->mixer->run(f, r, where);
+    if (st != SL_OK || !r->n)
+        return st;
+    if (w->spec->parallel)
+        return SL_OK; /* it is in h */
+    SL_FORWARD_TRY("FFN norm", sl_forward_row_norm(f, r->x, w->ffn_norm, f->a.h, r->n));
+    return SL_OK;
+}
+
+static enum sl_status run_layer(struct sl_forward *f, struct sl_rows *r,
+                                const struct sl_place *where) {
+    enum sl_status st = sl_forward_mix(f, r, where);
+    return st != SL_OK || !r->n ? st : f->layers[where->layer].ffn->run(f, r, where);
+}
+
+enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    struct sl_activations *a = &f->a;
+    const struct sl_step *s = &f->step;
+    sl_device_section(f->dev, "input", true);
+    if (f->embd.data)
+        SL_FORWARD_TRY("embedding",
+                       sl_op_embed(f->dev, &(struct sl_op_embed){.w = f->embd,
+                                                                 .ids = f->on_device.ids,
+                                                                 .y = a->x,
+                                                                 .n_tok = s->n_rows,
+                                                                 .scale = hp->embd_scale}));
+    for (uint32_t i = 0; i < hp->n_rope; i++)
+        SL_FORWARD_TRY("rope table", sl_op_rope_table(f->dev, &(struct sl_op_rope_table){
+                                                                  .pos = f->on_device.pos,
+                                                                  .inv_freq = a->inv_freq[i],
+                                                                  .table = a->rope_table[i],
+                                                                  .n_tok = s->n_rows,
+                                                                  .n_freq = hp->rope[i].n_rot / 2,
+                                                                  .mscale = f->rope_mscale[i]}));
+    return s->received ? sl_forward_receive(f, where) : SL_OK;
+}
+
+enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
+                                  struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    struct sl_step *s = &f->step;
+    const struct sl_abort *give_up = where->give_up;
+    *out_logits = NULL;
+    enum sl_status st = sl_forward_embed(f, where);
+    if (st != SL_OK)
+        return st;
+    struct sl_rows r = {f->a.x, s->n_rows, s->n_decode, NULL, f->row_failed};
+    for (uint32_t i = 0; i < hp->n_layer; i++) {
+        if (give_up && give_up->asked(give_up)) {
+            SL_FORWARD_TRY("canceled step", sl_device_sync(f->dev));
+            return sl_fail(where->err, SL_ERR_CANCELED, "canceled");
+        }
+        where->layer = i;
+        uint64_t start = sl_timeline_now(f->timeline);
+        st = run_layer(f, &r, where);
+        sl_timeline_since(f->timeline, "layer", start, {"layer", hp->first_layer + i});
+        if (st != SL_OK)
+            return st;
+        if (s->n_failed == s->n_rows)
+            break; /* nothing is left that anybody could use */
+    }
+    where->layer = UINT32_MAX;
+    if (sl_forward_sends(f) && s->n_failed < s->n_rows)
+        return sl_forward_send(f, where);
+    if (!f->output.data || s->keep_all || !s->n_out || s->n_failed == s->n_rows)
+        return SL_OK;
+    return sl_forward_output(f, r.x, r.n, r.n_decode, out_logits, where);
+}

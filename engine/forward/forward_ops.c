@@ -1,0 +1,105 @@
+/* What the kinds of layer share: norms, sums, the cut of the last layer, and the text of an error.
+ */
+#include "engine/forward/forward_internal.h"
+
+#include <stdio.h>
+
+enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum sl_status st) {
+    if (st == SL_OK)
+        return SL_OK;
+    if (where->layer == UINT32_MAX)
+        return sl_fail(where->err, st, "%s: %s", op, sl_status_text(st));
+    return sl_fail(where->err, st, "layer %u, %s: %s", where->first_layer + where->layer, op,
+                   sl_status_text(st));
+}
+
+enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
+                               uint32_t n_rows, uint32_t n) {
+    return sl_op_rms_norm(f->dev, &(struct sl_op_rms_norm){.x = x,
+                                                           .w = w,
+                                                           .y = y,
+                                                           .n_rows = n_rows,
+                                                           .n = n,
+                                                           .stride_x = n,
+                                                           .stride_y = n,
+                                                           .eps = f->hp->norm_eps});
+}
+
+enum sl_status sl_forward_row_norm(struct sl_forward *f, const float *x, const float *w, float *y,
+                                   uint32_t n_rows) {
+    uint32_t n = f->hp->n_embd;
+    if (f->hp->layer_norm) {
+        SL_TRY(
+            sl_op_center(f->dev, &(struct sl_op_center){.x = x, .y = y, .n_tok = n_rows, .n = n}));
+        x = y;
+    }
+    return sl_forward_norm(f, x, w, y, n_rows, n);
+}
+
+enum sl_status sl_forward_add_normed(struct sl_forward *f, const struct sl_rows *r, float *y,
+                                     const float *w, const struct sl_place *where) {
+    uint32_t n = f->hp->n_embd;
+    if (w)
+        SL_FORWARD_TRY("norm behind a part", sl_forward_norm(f, y, w, y, r->n, n));
+    SL_FORWARD_TRY("sum", sl_op_add_gated(f->dev, &(struct sl_op_add_gated){
+                                                      .x = y, .y = r->x, .n_tok = r->n, .n = n}));
+    return SL_OK;
+}
+
+enum sl_status sl_forward_end_layer(struct sl_forward *f, const struct sl_rows *r,
+                                    const struct sl_place *where) {
+    const float *scale = f->layers[where->layer].scale;
+    if (scale)
+        SL_FORWARD_TRY("layer scale", sl_op_scale(f->dev, &(struct sl_op_scale){.x = r->x,
+                                                                                .by = scale,
+                                                                                .n_tok = r->n,
+                                                                                .n = f->hp->n_embd,
+                                                                                .scale = 1}));
+    return SL_OK;
+}
+
+enum sl_status sl_forward_glu(struct sl_forward *f, const struct sl_layer_spec *spec, size_t n) {
+    struct sl_activations *a = &f->a;
+    enum sl_op op = sl_glu_op(spec);
+    if (op == SL_OP_limited_glu)
+        return sl_op_limited_glu(
+            f->dev, &(struct sl_op_limited_glu){a->gate, a->up, a->gate, n, spec->limit});
+    if (op == SL_OP_gelu_mul)
+        return sl_op_gelu_mul(f->dev, &(struct sl_op_gelu_mul){a->gate, a->up, a->gate, n});
+    return sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate, n});
+}
+
+static enum sl_status gather(struct sl_forward *f, const float *x, float *y, uint32_t n) {
+    return sl_op_gather_rows(
+        f->dev, &(struct sl_op_gather_rows){
+                    .x = x, .rows = f->on_device.out_rows, .y = y, .n_out = f->step.n_out, .n = n});
+}
+
+enum sl_status sl_forward_cut(struct sl_forward *f, struct sl_rows *r, const float **mixed,
+                              uint32_t n, const struct sl_place *where) {
+    struct sl_activations *a = &f->a;
+    const struct sl_step *s = &f->step;
+    SL_FORWARD_TRY("gather", gather(f, a->x, a->out_x, f->hp->n_embd));
+    SL_FORWARD_TRY("gather", gather(f, *mixed, a->out_mixed, n));
+    *mixed = a->out_mixed;
+    r->x = a->out_x;
+    r->n = s->n_out;
+    r->of_step = s->out_rows;
+    r->failed = f->out_failed;
+    for (uint32_t i = 0; i < s->n_out; i++)
+        f->out_failed[i] = f->row_failed[s->out_rows[i]];
+    r->n_decode = 0;
+    while (r->n_decode < s->n_out && s->out_rows[r->n_decode] < s->n_decode)
+        r->n_decode++;
+    return SL_OK;
+}
+
+void sl_forward_section(const struct sl_forward *f, uint32_t layer, bool begins) {
+    const struct sl_layer_weights *w = &f->layers[layer];
+    char kind[SL_TALLY_KIND_BYTES];
+    if (!f->dev->recording)
+        return;
+    snprintf(kind, sizeof kind, "%s and %s%s", w->mixer->name, w->ffn->name,
+             w->shared_gate.data ? ", one shared" : "");
+    sl_device_section(f->dev, kind, begins);
+}
