@@ -27,15 +27,16 @@ struct sl_engine_info {
     bool discrete;               /* the device has memory of its own */
     bool streaming;              /* routed experts pass through slots */
     uint32_t n_slots, n_experts; /* in all layers; no slots where all are resident */
-    uint32_t n_device_slots;     /* in the memory of a device that is apart */
+    uint32_t n_device_slots;     /* in the memory of a discrete device */
     /* The devices that the layers are divided over, in their order. */
     uint32_t n_stages;
     struct sl_engine_stage {
         char device[64], id[16];
         bool discrete; /* the device has memory of its own */
         uint32_t first_layer, n_layer;
-        uint32_t n_slots, n_device_slots;             /* as above, of its layers */
-        uint64_t vram_total_bytes, vram_budget_bytes; /* planned, allowed; 0 unless it is apart */
+        uint32_t n_slots, n_device_slots; /* as above, of its layers */
+        uint64_t vram_total_bytes,
+            vram_budget_bytes; /* planned, allowed; 0 unless it is discrete */
     } stages[SL_MAX_STAGES];
 };
 void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out);
@@ -52,7 +53,7 @@ struct sl_engine_memory {
     const struct sl_plan_row *rows; /* [n_rows]; see struct sl_memory_plan for their sums */
     uint32_t n_rows;
     uint64_t total_bytes, budget_bytes;           /* of the host */
-    uint64_t vram_total_bytes, vram_budget_bytes; /* of a device that is apart, else 0 */
+    uint64_t vram_total_bytes, vram_budget_bytes; /* of a discrete device, else 0 */
 };
 void sl_engine_memory(const struct sl_engine *e, struct sl_engine_memory *out);
 

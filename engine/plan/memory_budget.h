@@ -1,4 +1,4 @@
-/* How much memory is free now, and how much of it a process may plan with.
+/* How much memory is free now, and how much of it a process may use.
  *
  * Free is the least of MemAvailable and of what every memory cgroup above the process, of both
  * hierarchies, still allows: memory.max and memory.high (v2), memory.limit_in_bytes (v1), each less
@@ -34,7 +34,7 @@ static inline uint64_t sl_memory_base_bytes(const struct sl_memory_look *look) {
 }
 
 struct sl_memory_budget {
-    uint64_t free_bytes;    /* without the process's own bytes */
+    uint64_t free_bytes;    /* not counting what the process already holds */
     uint64_t reserve_bytes; /* left to others: 512 MiB or 5 % of it, whichever is more, but at most
                                a quarter */
     uint64_t budget_bytes;  /* for the whole process */

@@ -1,4 +1,4 @@
-/* The memory plan: what an engine will hold, worked out before anything is loaded.
+/* The memory plan: what an engine will hold, computed before anything is loaded.
  *
  * A pure function of the model, the configuration and the device's own scratch formula. It counts
  * everything that can become resident: what create allocates, what requests may take later, the
@@ -24,12 +24,12 @@ struct sl_plan_place {
     uint32_t stage, n_stages;
     uint32_t host;
     bool first_on_host; /* none before it is on this host */
-    bool relays;        /* others copy experts too, and their copies may stop over here */
-    bool remote;        /* it is spoken to by messages from another machine */
-    /* Of all stages some device has memory of its own, so that KV pages which it gives up go to the
-     * memory of stage 0's host. */
+    bool relays;        /* its device may relay other stages' copies of experts */
+    bool remote;        /* another machine speaks to it by messages */
+    /* Some stage's device is discrete: KV pages evicted from it go to the memory of stage 0's host.
+     */
     bool any_discrete;
-    bool any_reads_back; /* of this host's, one is written to by copies alone, so that weights pass
+    bool any_reads_back; /* some device of this host is written by copies alone, so weights pass
                             through buffers */
 };
 /* The same for a slice of place->whole: with what the process has once in stage 0's plan only (and
@@ -41,9 +41,9 @@ sl_memory_plan_make_stage(const struct sl_model *slice, const struct sl_plan_pla
                           const struct sl_engine_config *config, const struct sl_device *dev,
                           struct sl_memory_plan *out_plan, struct sl_err *err) SL_MUST_CHECK;
 
-/* The plan that sl_engine_create would carry out: with its device, and without ram_bytes or
- * vram_bytes with what is free now. out_device: the device's name, may be NULL. When the budget is
- * too small (SL_ERR_CONFIG) out_plan->least_bytes still says what would do; it is 0 for other
+/* The plan that sl_engine_create would use: it opens the device, and takes what is free now where
+ * ram_bytes or vram_bytes is 0. out_device: the device's name, may be NULL. If the budget is too
+ * small (SL_ERR_CONFIG), out_plan->least_bytes is the least sufficient one; it is 0 for other
  * errors. */
 enum sl_status sl_engine_plan(const struct sl_model *model, const struct sl_engine_config *config,
                               struct sl_memory_plan *out_plan, char out_device[64],

@@ -1,4 +1,5 @@
-/* The devices that compute, and how much of their memory and the host's is available to them. */
+/* Opens the devices that compute, and finds how much of their memory and the host's they may use.
+ */
 #ifndef SL_ENGINE_OPEN_DEVICE_H
 #define SL_ENGINE_OPEN_DEVICE_H
 
@@ -11,8 +12,8 @@ struct sl_device_names {
     uint32_t n;       /* 1 .. SL_MAX_STAGES */
     uint32_t n_local; /* of them this process's, before the config's remote ones */
     bool any;         /* "auto": the first of them is to be chosen */
-    /* The same one may come twice; .backend NULL: the config's device_source, by index, or a remote
-     * one. */
+    /* The same device may appear twice; .backend NULL: one of the config's device_source, by index,
+     * or a remote one. */
     struct sl_device_ref at[SL_MAX_STAGES];
 };
 

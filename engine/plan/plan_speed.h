@@ -1,8 +1,8 @@
-/* What a memory plan promises: the bytes that a token touches, how many of them will be found in
- * memory, and the two ceilings of decoding that follow from given bandwidths.
+/* The speed to expect of a memory plan: the bytes that a token touches, how many of them will be in
+ * memory, and two upper bounds on the decoding rate that follow from given bandwidths.
  *
  *     T_mem = (D + v A) / B_mem      T_disk = s A / B_disk      v + s = 1
- *     causal  1 / (T_mem + T_disk)   a read can start only when the router has spoken
+ *     causal  1 / (T_mem + T_disk)   a read can start only when the router has chosen
  *     overlap 1 / max(T_mem, T_disk) with perfect look-ahead
  *
  * A is what one token's routing touches, D the weights that every token reads. */
@@ -38,10 +38,10 @@ uint64_t sl_dense_token_bytes(const struct sl_model *model);
 struct sl_plan_speed {
     uint64_t dense_bytes;  /* D */
     uint64_t routed_bytes; /* A */
-    double resident_share; /* of all routed bytes, what the slots hold */
+    double resident_share; /* share of all routed bytes that the slots hold */
     double hit_share;      /* of A, expected: v */
-    double device_share;   /* of A, expected in the slots of a device that is apart: d */
-    bool from_heat;        /* hit_share is of the heat file's shares, not of uniform routing */
+    double device_share;   /* of A, expected in the slots of a discrete device: d */
+    bool from_heat;        /* hit_share follows from the heat file, not from uniform routing */
 };
 
 /* Expected hits: with uniform routing, slots over experts; with a heat file (NULL = none; a file

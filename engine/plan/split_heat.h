@@ -1,5 +1,5 @@
-/* Which part of the routing of a run of layers goes to the experts that fit on a card, if an
- * earlier run has recorded how often each is used.
+/* What share of the routing of a run of layers goes to the experts that fit on a card, given how
+ * often an earlier run used each expert.
  *
  * Experts are ranked within their size class, as the cache does: each class has its own slots, for
  * the same share of its experts (sl_cache_split). So in each class the most used ones are assumed

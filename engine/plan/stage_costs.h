@@ -1,5 +1,5 @@
-/* What a model's layers take and read, and what devices have, for dividing the one over the other
- * (stage_split.h). */
+/* What a model's layers need and what devices have, as input for dividing the layers over the
+ * devices (stage_split.h). */
 #ifndef SL_ENGINE_STAGE_COSTS_H
 #define SL_ENGINE_STAGE_COSTS_H
 
@@ -20,17 +20,17 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
                                    const struct sl_stage_plans *plans,
                                    struct sl_stage_costs *out_costs,
                                    struct sl_err *err) SL_MUST_CHECK;
-/* Has what heat_file knows of the model's routing counted from here on: costs->model.heat is set
- * where it tells experts apart. Without (none is there, it is of another model, no memory) all
- * count alike. False: the disk does not answer, after five seconds and a warning; ask no more. */
+/* Takes routing statistics from heat_file into account: sets costs->model.heat if they distinguish
+ * experts. Otherwise (no file, a file of another model, no memory) all experts count alike. False:
+ * the disk did not answer within five seconds, which is logged; do not ask again. */
 bool sl_stage_costs_add_heat(struct sl_stage_costs *costs, const struct sl_model *model,
                              const char *heat_file) SL_MUST_CHECK;
-/* After plans of a split that was chosen did not fit after all: counts more for the cards whose
- * plans need more than their budgets; of several hosts, also for those that compute in the memory
- * of a host that has too little. False: there is none. */
+/* Call when the plans of a chosen split did not fit: raises the costs of the cards whose plans
+ * exceed their budgets and, with several hosts, of devices that compute in the memory of a host
+ * that has too little. False: there is no such card or device. */
 bool sl_stage_costs_raise(struct sl_stage_costs *costs, const struct sl_stage_plans *plans);
-/* Where no split fits: lets devices that compute in the host's memory take more than there is of
- * it, so that the plan of a stage says what is missing. False: none was bounded. */
+/* Call when no split fits: lifts the bound on devices that compute in host memory, so that the plan
+ * of a stage can say what is missing. False: none had a bound. */
 bool sl_stage_costs_free_host(struct sl_stage_costs *costs, const struct sl_stage_plans *plans);
 void sl_stage_costs_release(struct sl_stage_costs *costs);
 

@@ -17,8 +17,8 @@ enum sl_status sl_stage_plans_open(const struct sl_model *model,
                                    const struct sl_engine_config *config,
                                    struct sl_stage_plans *out_plans,
                                    struct sl_err *err) SL_MUST_CHECK;
-/* May a stage's copies of experts be relayed by others' devices, and theirs by its, if they copy
- * any? Only if each has a GPU to itself: a GPU runs the copies of few queues at a time
+/* Whether other stages' devices may relay this stage's copies of experts, and its device theirs.
+ * Only if each has a GPU to itself: a GPU runs the copies of few queues at a time
  * (docs/perf-cuda.md), and one that waits for another GPU blocks those behind it, whose stage would
  * not know what it waits for. plans: its devices, open. */
 bool sl_stage_may_relay(const struct sl_stage_plans *plans, uint32_t i);
@@ -28,7 +28,7 @@ struct sl_plan_place sl_stage_place(const struct sl_stage_plans *plans,
 /* Closes the devices that are still open; zeroed plans are allowed. */
 void sl_stage_plans_release(struct sl_stage_plans *plans);
 
-/* The devices, for people: one device's name, or "2 x NVIDIA H200, sm_90". */
+/* The devices as shown to users: one device's name, or "2 x NVIDIA H200, sm_90". */
 void sl_stage_plans_device(const struct sl_memory_plan *whole, char out_name[64]);
 
 #endif

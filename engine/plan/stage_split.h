@@ -14,7 +14,7 @@
 #include "model/arch/model.h"
 #include "engine/plan/split_heat.h"
 
-/* Numbers of layers, "20,28". */
+/* Numbers of layers, as in "20,28". */
 struct sl_split {
     uint32_t n; /* 0 = none are given: "auto" or NULL */
     uint32_t n_layer[SL_MAX_STAGES];
@@ -41,7 +41,7 @@ struct sl_split_model {
 };
 struct sl_split_card {
     uint64_t budget_bytes; /* UINT64_MAX = no bound */
-    uint64_t stage_bytes;  /* what a stage takes there, whatever its layers are */
+    uint64_t stage_bytes;  /* what any stage takes there, independent of its layers */
     uint64_t bytes_per_s;  /* of its memory; 0 = unknown: then all cards are alike */
 };
 
@@ -50,7 +50,7 @@ struct sl_split_card {
 enum sl_status sl_split_choose(const struct sl_split_model *model,
                                const struct sl_split_card *cards, uint32_t n_cards,
                                struct sl_split *out_split, uint64_t *out_least_bytes) SL_MUST_CHECK;
-/* Whether some card lacks room for all experts of its layers. */
+/* Whether some card has no room for all experts of its layers. */
 bool sl_split_lacks_room(const struct sl_split_model *model, const struct sl_split_card *cards,
                          const struct sl_split *split);
 

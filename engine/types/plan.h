@@ -1,5 +1,5 @@
-/* What the plan decided, as plain data: every part of the engine reads its sizes here. Who works it
- * out: engine/plan/memory_plan.h, and for several devices engine/plan/stage_plan.h. */
+/* The plan as plain data. Every part of the engine reads its sizes here. It is made by
+ * engine/plan/memory_plan.h, and for several devices by engine/plan/stage_plan.h. */
 #ifndef SL_ENGINE_TYPES_PLAN_H
 #define SL_ENGINE_TYPES_PLAN_H
 
@@ -10,7 +10,7 @@
 
 #define SL_PLAN_MAX_ROWS 160u
 
-/* Where a run of the model's layers is computed, and what of that device's memory it takes. */
+/* The device that computes a run of layers, and how much of its memory that takes. */
 struct sl_plan_stage {
     char device[SL_DEVICE_NAME_BYTES], id[SL_DEVICE_ID_BYTES], model[SL_DEVICE_NAME_BYTES];
     bool discrete; /* the device has memory of its own */
@@ -20,10 +20,10 @@ struct sl_plan_stage {
     uint32_t n_device_slots, n_slots, n_experts;
     /* As in struct sl_memory_plan; classes are those of the stage's slice. */
     uint32_t class_slots[SL_SLAB_CLASSES], device_class_slots[SL_SLAB_CLASSES];
-    uint64_t vram_total_bytes, vram_budget_bytes, vram_least_bytes; /* 0 unless it is apart */
+    uint64_t vram_total_bytes, vram_budget_bytes, vram_least_bytes; /* 0 unless it is discrete */
     uint64_t ram_bytes;                                             /* of the host, for it */
-    /* How fast the device reads its own memory, and its host's memory comes to it; of a discrete
-     * device; 0 = not known. The plan leaves them 0: whoever measures sets them. */
+    /* Of a discrete device: bandwidth of its own memory, and of its link to host memory; 0 = not
+     * known. The plan leaves them 0; whoever measures them sets them. */
     double memory_bytes_per_s, link_bytes_per_s;
 };
 
@@ -34,15 +34,16 @@ struct sl_plan_host {
     uint32_t n_stages;
     uint64_t ram_budget_bytes, pinned_budget_bytes; /* UINT64_MAX = no bound */
     uint64_t ram_total_bytes, pinned_total_bytes;   /* what its stages and its process take */
-    uint64_t ram_least_bytes;                       /* a budget that would do, whole MiB */
+    uint64_t ram_least_bytes;                       /* the least sufficient budget, in whole MiB */
     double ram_bytes_per_s, disk_bytes_per_s; /* 0 = not known; the disk's: of the model's files */
 };
 
-/* Scoring asks for every position's logits: of so many rows at a time, however few sessions. */
+/* Scoring needs the logits of every position. They are read for this many rows at a time, however
+ * few sessions there are. */
 #define SL_SCORE_ROWS 16u
 
 struct sl_memory_plan {
-    /* The configuration with every 0 replaced by what it stands for. */
+    /* The configuration with defaults filled in for every 0. */
     struct sl_engine_config config;
     struct sl_device_limits limits;
     /* One of n_stages devices that the layers are divided over, or all of them (stage_plan.h).
@@ -50,9 +51,9 @@ struct sl_memory_plan {
      * host has in that of the host's first stage. */
     uint32_t stage, n_stages;
     uint32_t host;          /* of the one stage */
-    bool first_on_host;     /* it counts what that machine's process has once */
-    bool relays;            /* others' copies of experts may stop over on its device */
-    bool remote;            /* the stage is spoken to by messages from another machine */
+    bool first_on_host;     /* it includes what the process on that machine has once */
+    bool relays;            /* its device may relay other stages' copies of experts */
+    bool remote;            /* another machine speaks to the stage by messages */
     uint32_t n_threads;     /* that compute */
     uint32_t n_logit_rows;  /* rows of one step that may ask for logits; 0 in
                                a slice that gives none */
