@@ -184,8 +184,8 @@ struct sl_op_kv_write {
  * contiguous. Position j of row t is in page page_table[row_seq[t] * max_pages + j / PAGE_TOKENS].
  * sinks [n_heads] f32 or NULL: an extra logit that takes part in the softmax's sum only.
  * softcap above 0: the score s = scale * q.k becomes softcap * tanh(s / softcap).
- * chunk above 0: positions are cut into chunks of so many, and a row sees those of its own alone: j
- * from (len - 1) / chunk * chunk on; then window is 0. Both: caps.extra_args.
+ * chunk above 0: positions are divided into chunks of this size, and a row sees only those of its
+ * own chunk: j >= (len - 1) / chunk * chunk; window must be 0. softcap, chunk: caps.extra_args.
  * Source: FlashAttention's online softmax (Dao et al. 2022); gpt-oss model card for sinks. */
 struct sl_op_attention {
     struct sl_kv_view kv;
@@ -202,12 +202,12 @@ enum sl_router_score { SL_ROUTER_SOFTMAX, SL_ROUTER_SIGMOID };
 /* Chooses k experts per row. logits [n_tok, n_expert] f32.
  *   score = softmax over all experts, or sigmoid; with softmax_topk the softmax runs over the k
  *           chosen logits instead (Mixtral, gpt-oss: the same weights as renormalised softmax);
- *           with softmax_topk and sigmoid the largest logits are chosen, and the sigmoid is theirs,
- *           which tells experts apart where the sigmoid is 1 (Llama 4; caps.sigmoid_topk; no bias)
- *   order: the k largest score (+ bias when not NULL), largest first, ties to the lower index
- *   groups: with n_group > 1 the experts are n_group runs of equal length, and only those of the
- *           n_group_used best groups may be chosen; a group is as good as the sum of its two
- * largest scores (+ bias), added largest first, ties to the lower group (DeepSeek-V3, 2024,
+ *           with softmax_topk and sigmoid the largest logits are chosen and then passed through the
+ *           sigmoid, so that experts whose sigmoid rounds to 1 keep their order (Llama 4;
+ * caps.sigmoid_topk; no bias) order: the k largest score (+ bias when not NULL), largest first,
+ * ties to the lower index groups: with n_group > 1 the experts are n_group runs of equal length,
+ * and only those of the n_group_used best groups may be chosen; a group is as good as the sum of
+ * its two largest scores (+ bias), added largest first, ties to the lower group (DeepSeek-V3, 2024,
  *           section 2.1.2). 0 or 1: no groups
  *   weight: the score without bias, divided by the k scores' sum if normalize, times scale, times
  *           expert_scale[id] when not NULL (caps.extra_args)
@@ -236,10 +236,10 @@ struct sl_placed_pair {
 };
 #define SL_MOE_MAX_PLACED 16u
 
-/* What becomes of g and u, the products of gate and up:
+/* How g and u, the products of gate and up, are combined:
  *   SwiGLU          silu(g) * u                                               (Shazeer 2020)
  *   SwiGLU clamped  g / (1 + exp(-1.702 g)) * (u + 1), g at most 7, u -7 to 7 (gpt-oss model card)
- *   GEGLU           gelu(g) * u, as sl_op_gelu_mul has it                     (Shazeer 2020)
+ *   GEGLU           gelu(g) * u, as in sl_op_gelu_mul                        (Shazeer 2020)
  *   SwiGLU limited  min(silu(g), limit) * min(max(u, -limit), limit)          (Step-3.5)
  *   ReGLU           (g > 0 ? g : 0) * u                                       (Shazeer 2020)
  */
@@ -254,7 +254,7 @@ enum sl_activation { SL_SWIGLU, SL_SWIGLU_CLAMPED, SL_GEGLU, SL_SWIGLU_LIMITED, 
  * [n_expert, n_ff] and down_bias [n_expert, n_embd] f32, wherever the experts are: NULL = none.
  * pairs [n_pairs] lists the pairs to compute, ascending; NULL = all, n_pairs = n_tok*k. Experts of
  * listed pairs must be resident in refs. Weighted sums happen in sl_op_moe_combine, in router
- * order, so that the order in which experts become resident cannot show. */
+ * order, so that the result does not depend on the order in which experts become resident. */
 struct sl_op_moe {
     const float *x;
     const uint32_t *ids;
@@ -314,9 +314,9 @@ struct sl_op_gather_rows {
  * at[t,b] = the first i - b*B whose x[t,i] == max[t,b], zeros being equal; 0 beside NaN
  * sum[t,b] = the sum over the block of sl_exp_neg((x[t,i] - max[t,b]) * inv_t[t]): 16 sums of every
  * 16th in order, then of the two halves until one is left; 0 where max[t,b] is not finite or
- * inv_t[t] is not above 0. So a sampler knows the mass of a block without a look at it.
- * x [n_tok, n]; max [n_tok, ceil(n / B)]; at and sum the same, or NULL: not wanted; inv_t [n_tok],
- * with sum */
+ * inv_t[t] is not above 0. This gives a sampler the mass of a block without reading it.
+ * x [n_tok, n]; max [n_tok, ceil(n / B)]; at and sum likewise, or NULL if not wanted; inv_t
+ * [n_tok], needed only with sum */
 #define SL_BLOCK_MAX_ELEMS 64u
 struct sl_op_block_max {
     const float *x;
@@ -347,8 +347,8 @@ struct sl_op_l2_norm {
  * p*page_bytes holds the state behind the last of its positions that was computed. Row t has
  * position row_len[t] - 1 and writes page slot[t] / SL_KV_PAGE_TOKENS; the state before it is in
  * page page_table[row_seq[t] * max_pages + (row_len[t] - 2) / SL_KV_PAGE_TOKENS], which may be the
- * same, and is zero before the first position. Rows of one sequence follow one another, in the
- * order of their positions and without a gap. A page's bytes are what the op says. */
+ * same, and is zero before the first position. Rows of one sequence are adjacent, in the
+ * order of their positions and without gaps. Each op defines the layout of a page. */
 struct sl_state_view {
     void *pages;
     size_t page_bytes;
@@ -375,16 +375,16 @@ struct sl_op_conv_silu {
  *   d[j] = b * (v[j] - g * sum_i S[i,j] k[i])
  *   S[i,j] = g * S[i,j] + k[i] d[j]
  *   y[j] = scale * sum_i S[i,j] q[i]
- * Order of operations: rows one by one, so that how a sequence is cut into steps cannot show. Sums
- * over i ascend, one fused multiply-add each, from 0; S[i,j] = fma(k[i], d[j], g * S[i,j]), the
- * product in brackets rounded; v - g * sum rounds twice. Columns j do not depend on one another.
- * softplus(x) = log(1 + exp(x)), x itself above 20.
- * q, k [n_tok, n_heads_k, head_dim_k], v [n_tok, n_heads, head_dim_v]: token t at t*stride elements
- * of each; n_heads_k divides n_heads. q and k of head h are those of head h / (n_heads / n_heads_k)
- * if grouped, else h % n_heads_k. alpha and beta of head h of token t at
- * t*stride_gate + h / gate_group * gate_group_stride + h % gate_group. a, dt [n_heads] f32.
- * y [n_tok, n_heads, head_dim_v] contiguous; state: S of all heads, [n_heads, head_dim_k,
- * head_dim_v] f32. Source: Yang et al., "Gated Delta Networks", 2024, equation 10. */
+ * Order of operations: rows one by one, so that the result does not depend on how a sequence is
+ * divided into steps. Sums over i ascend, one fused multiply-add each, from 0; S[i,j] = fma(k[i],
+ * d[j], g * S[i,j]), the product in brackets rounded; v - g * sum rounds twice. Columns j do not
+ * depend on one another. softplus(x) = log(1 + exp(x)), x itself above 20. q, k [n_tok, n_heads_k,
+ * head_dim_k], v [n_tok, n_heads, head_dim_v]: token t at t*stride elements of each; n_heads_k
+ * divides n_heads. q and k of head h are those of head h / (n_heads / n_heads_k) if grouped, else h
+ * % n_heads_k. alpha and beta of head h of token t at t*stride_gate + h / gate_group *
+ * gate_group_stride + h % gate_group. a, dt [n_heads] f32. y [n_tok, n_heads, head_dim_v]
+ * contiguous; state: S of all heads, [n_heads, head_dim_k, head_dim_v] f32. Source: Yang et al.,
+ * "Gated Delta Networks", 2024, equation 10. */
 struct sl_op_delta_rule {
     const float *q, *k, *v, *alpha, *beta, *a, *dt;
     float *y;
@@ -399,7 +399,7 @@ struct sl_op_delta_rule {
  *   y[o] = sum_i w[h][o,i] * x[i], o < n_out       rows of n_in weights, sums as in sl_op_matmul
  *   y[o] = fma(w[h][i,o], x[i], y[o]) for i = 0 to n_in - 1, from 0      transposed: n_in rows of
  *                                                                       n_out weights
- *   y[n_out + i] = x[n_in + i], i < n_keep         what follows in x follows in y, unchanged
+ *   y[n_out + i] = x[n_in + i], i < n_keep         the rest of x is copied to y unchanged
  * x: head h of token t at x + (t*n_heads + h)*stride_x, y alike; stride_x >= n_in + n_keep,
  * stride_y >= n_out + n_keep, and they do not overlap. w: head h's matrix at w + h*head_bytes. */
 struct sl_op_head_matmul {
@@ -413,8 +413,8 @@ struct sl_op_head_matmul {
 };
 
 /* One layer's paged latents. Page p: at rows + p*page_bytes as [SL_KV_PAGE_TOKENS, n_latent +
- * n_rot] of dtype (F16 or Q8_0): of each position one row that all heads share. The whole row is
- * its key, the first n_latent elements are its value too. Both widths are multiples of the type's
+ * n_rot] of dtype (F16 or Q8_0): one row per position, shared by all heads. The whole row is
+ * the key; its first n_latent elements are also the value. Both widths are multiples of the type's
  * block. */
 struct sl_latent_view {
     void *rows;

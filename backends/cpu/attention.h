@@ -16,16 +16,16 @@
  * So a row's result depends on its own positions only, and the partitions of a long context can be
  * computed by different threads.
  *
- * Rows go one of two ways with the same result: attention_rows.c takes each row alone (generated
+ * There are two paths with the same result: attention_rows.c computes each row alone (generated
  * rows), attention_tile.c many rows of one sequence, one per lane (prompts). */
 #ifndef SL_BACKENDS_CPU_ATTENTION_H
 #define SL_BACKENDS_CPU_ATTENTION_H
 
 #include "backends/cpu/cpu_internal.h"
 
-/* Partitions computed between two joins: enough units of work for many threads. */
+/* Partitions computed between two joins: enough to keep many threads busy. */
 #define SL_CPU_ATTN_SLOTS 64u
-/* Lanes of a tile at most: the more, the less of the time goes to converting K and V; 128 keep the
+/* The most lanes of a tile. More lanes amortise the conversion of K and V better; 128 keep the
  * scores of a partition within 256 KiB. */
 #define SL_CPU_ATTN_LANES 128u
 
@@ -38,7 +38,7 @@ static inline void sl_cpu_attn_range(const struct sl_op_attention *a, uint32_t r
                                          : 0;
 }
 
-/* One row's partition that a wave computes. */
+/* A partition of a row, computed between two joins. */
 struct sl_cpu_attn_item {
     uint32_t row, part;
 };
@@ -48,13 +48,13 @@ struct sl_cpu_attn_rows {
     uint32_t row, n_rows;
 };
 
-/* Where things lie in the device's scratch. */
+/* The layout of the device's scratch. */
 struct sl_cpu_attn_scratch {
     struct sl_cpu_attn_item *items;  /* [SLOTS] */
     uint32_t *row_slot;              /* [SLOTS] first slot of each row that has several */
     float *part_m, *part_l, *part_o; /* [SLOTS, n_heads], part_o times head_dim_v */
-    float *state;                    /* [max_tok, n_heads, 2] M and L between waves */
-    uint32_t *rows;                  /* [max_tok] rows that go alone */
+    float *state;                    /* [max_tok, n_heads, 2] M and L between joins */
+    uint32_t *rows;                  /* [max_tok] rows computed alone */
     struct sl_cpu_attn_rows *tiles;  /* [max_tok] */
     char *thread;                    /* [n_threads, thread_bytes] */
     size_t thread_bytes;
@@ -67,7 +67,7 @@ void sl_cpu_attention_rows(struct sl_cpu *cpu, const struct sl_op_attention *a,
 /* mem->tiles [n_tiles], each of at most SL_CPU_ATTN_LANES lanes (one row at least). */
 void sl_cpu_attention_tiles(struct sl_cpu *cpu, const struct sl_op_attention *a, uint32_t n_tiles,
                             const struct sl_cpu_attn_scratch *mem);
-/* What one thread's tiles take. */
+/* Bytes of scratch that one thread's tiles take. */
 size_t sl_cpu_attention_tile_bytes(uint32_t max_head_dim);
 
 #endif

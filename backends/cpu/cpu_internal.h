@@ -1,4 +1,4 @@
-/* Inside the CPU backend: the device struct and what its parts offer one another. */
+/* Internal to the CPU backend: the device struct, the kernel table and shared helpers. */
 #ifndef SL_BACKENDS_CPU_CPU_INTERNAL_H
 #define SL_BACKENDS_CPU_CPU_INTERNAL_H
 
@@ -10,19 +10,19 @@
 /* Widest head; sl_device_configure refuses more. */
 #define SL_CPU_MAX_HEAD_DIM 1024u
 
-/* One page of one KV head, as the attention kernels walk it. */
+/* One page of one KV head, as the attention kernels read it. */
 struct sl_cpu_kv_page {
     const void *rows;    /* [SL_KV_PAGE_TOKENS, head_dim] of the KV type */
     uint32_t begin, end; /* positions in the page that take part */
     uint32_t head_dim;
     uint32_t row_bytes; /* from one position to the next */
-    /* What will be needed after this page: fetched into the cache row by row on the way, as the
-     * hardware does not see from one page to the next. NULL: nothing. */
+    /* Data needed after this page, prefetched row by row, because the hardware prefetcher does not
+     * cross from one page to the next. NULL: nothing. */
     const void *ahead[2];
     uint32_t ahead_row_bytes[2];
 };
 
-/* Query rows that go through the same pages together, one per lane. All arrays are 64-byte aligned;
+/* Query rows that read the same pages together, one per lane. All arrays are 64-byte aligned;
  * positions are relative to the partition. */
 #define SL_CPU_ATTN_TILE 32u
 struct sl_cpu_attn_tile {
@@ -36,8 +36,8 @@ struct sl_cpu_attn_tile {
     float *part_m, *part_l, *part_ot;
 };
 
-/* Columns of a delta rule's state that a thread takes through all rows: so many that they stay in
- * its first cache, and that the sums' latency is hidden. */
+/* Columns of a delta rule's state that a thread takes through all rows: few enough to stay in the
+ * L1 cache, and enough to hide the latency of the sums. */
 #define SL_CPU_DELTA_COLS 64u
 struct sl_cpu_delta_row {
     const float *q, *k, *v; /* v and y at the first of the columns */
@@ -47,7 +47,7 @@ struct sl_cpu_delta_row {
     float g, b, scale;
 };
 
-/* The kernels that differ by instruction set. The C definitions fill the table, better ones
+/* The kernels that differ by instruction set. The C definitions fill the table and faster ones
  * overwrite entries; all give the same bits. */
 struct sl_cpu_kernels {
     void (*rms_norm)(const float *x, const float *w, float *y, uint32_t n, float eps);
@@ -134,13 +134,13 @@ void sl_cpu_for_rows(struct sl_cpu *cpu, uint32_t n_rows, size_t row_cost,
 /* isa.c: the CPU's name without its vendor's decoration; never empty. */
 void sl_cpu_brand(char *out, size_t size_bytes);
 
-/* The ops (ops.def), each in the file of its name or family. Arguments were checked by the front.
- */
+/* The ops (ops.def), each in the file of its name or family. The front end has checked the
+ * arguments. */
 #define SL_OP(name) enum sl_status sl_cpu_##name(struct sl_device *d, const struct sl_op_##name *a);
 #define SL_OP_BETWEEN(name)
 #include "backends/ops.def"
 
-/* Of what is in base.scratch while matmul, moe, head_matmul and attention run. */
+/* Bytes of base.scratch that matmul, moe, head_matmul and attention use. */
 uint64_t sl_cpu_matmul_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 uint64_t sl_cpu_moe_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 uint64_t sl_cpu_head_matmul_scratch_bytes(const struct sl_device_limits *limits,

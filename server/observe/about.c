@@ -162,9 +162,8 @@ static void write_state(FILE *out, const struct sl_server *s) {
     uint64_t n = 0, bytes = 0;
     if (s->responses)
         sl_response_store_use(s->responses, &n, &bytes);
-    write_gauge(out, "sluice_stored_responses", "Responses kept for clients that come back", n);
-    write_gauge(out, "sluice_stored_response_bytes", "Memory of the responses that are kept",
-                bytes);
+    write_gauge(out, "sluice_stored_responses", "Stored responses that clients can continue", n);
+    write_gauge(out, "sluice_stored_response_bytes", "Memory used by stored responses", bytes);
 }
 
 /* Under the names that Prometheus' own libraries use. */
@@ -185,7 +184,7 @@ static void write_process(FILE *out, const struct sl_server *s) {
     write_gauge(out, "process_virtual_memory_bytes", "Address space", size * page);
     write_gauge(out, "process_open_fds", "Open file descriptors", open_files());
     write_gauge(out, "process_max_fds", "Limit of open file descriptors", limit.rlim_cur);
-    write_gauge(out, "process_start_time_seconds", "When the server was started, in Unix time",
+    write_gauge(out, "process_start_time_seconds", "Start time of the server, in Unix time",
                 (uint64_t)s->started_s);
     fprintf(out,
             "# HELP process_cpu_seconds_total Processor time of all threads\n"
@@ -241,18 +240,18 @@ static void write_workers(FILE *out, const struct sl_server *s) {
     uint32_t n = sl_engine_workers(s->served->engine, w);
     if (!n)
         return;
-    write_worker_metric(out, w, n, "sluice_worker_up", "gauge",
-                        "Whether a machine with some of the layers is there", is_there);
+    write_worker_metric(out, w, n, "sluice_worker_up", "gauge", "Whether a worker is connected",
+                        is_there);
     write_worker_metric(out, w, n, "sluice_worker_losses_total", "counter",
-                        "How often a machine with some of the layers was lost", times_lost);
+                        "How often the connection to a worker was lost", times_lost);
     write_worker_metric(out, w, n, "sluice_worker_sent_bytes", "gauge",
-                        "Bytes sent over the present link to a worker", sent);
+                        "Bytes sent over the current link to a worker", sent);
     write_worker_metric(out, w, n, "sluice_worker_received_bytes", "gauge",
-                        "Bytes received over the present link from a worker", received);
+                        "Bytes received over the current link from a worker", received);
     write_worker_metric(out, w, n, "sluice_worker_queued_bytes", "gauge",
-                        "Bytes that wait to be written to a worker", queued);
+                        "Bytes queued for a worker", queued);
     write_worker_metric(out, w, n, "sluice_worker_round_trip_seconds", "gauge",
-                        "A worker's answer to the last heartbeat", round_trip);
+                        "Round-trip time of a worker's last heartbeat", round_trip);
 }
 
 void sl_metrics_handle(struct sl_exchange *ex) {
