@@ -8,6 +8,7 @@ up every metric, label and label value of every expression: the Grafana dashboar
 names in docs/OBSERVABILITY.md. Each alert must have unit tests in which it fires and in which it is silent. With
 promtool at hand (Debian's package prometheus; make test-alerts installs it) it parses the expressions and runs those
 tests. TAP."""
+import contextlib
 import glob
 import json
 import os
@@ -199,37 +200,42 @@ def fill_queue(url, body):
     sys.exit("320 requests did not fill a queue of one")
 
 
+def started(child, log, pattern, ready):
+    """What the pattern finds in a program's log once ready(it) is true."""
+    for _ in range(1200):
+        log.seek(0)
+        m = re.search(pattern, log.read())
+        try:
+            if m and ready(m.group(1)):
+                return m.group(1)
+        except OSError:
+            pass
+        if child.poll() is not None:
+            break
+        time.sleep(0.1)
+    log.seek(0)
+    sys.exit(f"{' '.join(child.args[:2])} did not become ready:\n" + log.read()[-2000:])
+
+
 def live_metrics(sluice):
     model = os.environ.get("SLUICE_TEST_MODEL", os.path.join(ROOT, "demo", "demo.gguf"))
-    # Experts streamed: what only streaming counts is counted.
-    args = [sluice, "serve", "-m", model, "--port", "0", "--ctx", "256", "--experts", "streamed", "--parallel", "1",
-            "--queue", "1"]
-    with tempfile.TemporaryFile("a+") as log:
-        child = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=log)
-        try:
-            url = None
-            for _ in range(1200):
-                log.seek(0)
-                m = re.search(r"listening on (http://\S*:\d+)", log.read())
-                try:
-                    if m and urllib.request.urlopen(m.group(1) + "/health").status == 200:
-                        url = m.group(1)
-                        break
-                except OSError:
-                    pass
-                if child.poll() is not None:
-                    break
-                time.sleep(0.1)
-            if not url:
-                log.seek(0)
-                sys.exit("the server did not become ready:\n" + log.read()[-2000:])
-            body = json.dumps({"messages": [{"role": "user", "content": "What is 1 + 1?"}], "max_tokens": 5}).encode()
-            urllib.request.urlopen(url + "/v1/chat/completions", body).read()
-            fill_queue(url + "/v1/chat/completions", body)
-            return urllib.request.urlopen(url + "/metrics").read().decode()
-        finally:
-            child.terminate()
-            child.wait(60)
+    with contextlib.ExitStack() as both:
+        def start(*args):
+            log = both.enter_context(tempfile.TemporaryFile("a+"))
+            child = subprocess.Popen([sluice, *args], stdout=subprocess.DEVNULL, stderr=log)
+            both.callback(child.wait, 60)
+            both.callback(child.terminate)
+            return child, log
+
+        # A worker, since there are metrics of it; experts streamed: what only streaming counts is counted.
+        at = started(*start("worker", "-m", model, "--listen", "127.0.0.1:0", "--plain"), r"listening on (\S+) for", bool)
+        url = started(*start("serve", "-m", model, "--port", "0", "--ctx", "256", "--experts", "streamed", "--parallel", "1",
+                             "--queue", "1", "--workers", at, "--plain"), r"listening on (http://\S*:\d+)",
+                      lambda url: urllib.request.urlopen(url + "/health").status == 200)
+        body = json.dumps({"messages": [{"role": "user", "content": "What is 1 + 1?"}], "max_tokens": 5}).encode()
+        urllib.request.urlopen(url + "/v1/chat/completions", body).read()
+        fill_queue(url + "/v1/chat/completions", body)
+        return urllib.request.urlopen(url + "/metrics").read().decode()
 
 
 def main():
