@@ -66,6 +66,18 @@ f32 --arch gpt-oss $f32 --experts 16 --top-k 4 --vocab 1024 --heads 16 --kv-head
 f32 --arch gpt-oss -t BF16 --embd-type BF16 --output-type BF16 --experts 8 --top-k 4 --vocab 1024
 quantised --arch gpt-oss -t Q8_0 --gate MXFP4 --up MXFP4 --down MXFP4 --experts 16 --top-k 4 --vocab 1024 --embd 480 --heads 16 --kv-heads 2 --expert-ff 352 --window 64
 quantised --arch gpt-oss -t Q8_0 --experts 8 --top-k 4 --vocab 1024 --expert-ff 256
+f32 --arch gemma4 $f32 $sizes --layers 6 --window-period 3 --window 48 --head-dim 512 --window-head-dim 256 --heads 8 --kv-heads 1 --window-kv-heads 2 --softcap 30
+f32 --arch gemma4 $f32 --experts 12 --top-k 5 --vocab 1024 --layers 5 --window-period 2 --window 33 --embd 192 --heads 6 --kv-heads 2 --head-dim 96
+f32 --arch gemma4 $f32 --experts 0 --top-k 0 --vocab 1024 --window-period 2 --window 70
+quantised --arch gemma4 -t Q8_0 --gate Q4_K --up Q4_K --down Q6_K $sizes --embd 256 --expert-ff 256 --window-period 2 --window 64 --head-dim 512 --window-head-dim 256
+f32 --arch grok $f32 $sizes --beside
+f32 --arch granitemoe $f32 $sizes
+f32 --arch qwen3next $f32 $sizes --rotated 16
+f32 --arch qwen35moe $f32 $sizes --rotated 16
+quantised --arch qwen35moe -t Q8_0 $sizes --rotated 16
+f32 --arch deepseek2 $f32 $sizes --q-lora 48 --head-dim 96 --rotated 32 --dense-layers 1
+f32 --arch deepseek2 $f32 --experts 16 --top-k 3 --vocab 1024 --sigmoid --groups 4 --groups-used 2 --q-lora 48 --head-dim 96 --rotated 32
+quantised --arch deepseek2 -t Q8_0 $sizes --head-dim 96 --rotated 32
 MODELS
 }
 

@@ -113,10 +113,18 @@ static int head_class(enum sl_dtype kv, uint32_t dim_k, uint32_t dim_v) {
     return dim <= 64 ? 0 : dim <= 128 ? 1 : 2;
 }
 
-/* They copy 16 bytes at a time, so rows of K and V must lie on 16-byte boundaries. All this is the
+/* Soft caps and chunks, which kernels of their own have: one row at a time. */
+static bool any(const struct sl_op_attention *a) {
+    return a->softcap > 0 || a->chunk;
+}
+
+/* They have no soft caps and no chunks, and copy 16 bytes at a time, so rows of K and V must lie on
+ * 16-byte boundaries. All this is the
  * model's alone, so all of a model's rows go one way. */
 static int dim_class(const struct sl_op_attention *a) {
     const struct sl_kv_view *kv = &a->kv;
+    if (any(a))
+        return -1;
     uintptr_t addresses =
         (uintptr_t)kv->k | (uintptr_t)kv->v | kv->k_page_bytes | kv->v_page_bytes | (uintptr_t)a->y;
     return addresses % 16 ? -1 : head_class(kv->dtype, kv->head_dim_k, kv->head_dim_v);
@@ -135,7 +143,7 @@ static bool tile_fits(const struct sl_cuda *c, int class) {
 
 bool sl_cuda_attention_fits(const struct sl_cuda *c, const struct sl_op_need *need) {
     uint32_t dim_k = need->head_dim_k, dim_v = need->head_dim_v;
-    return split_fits(c, head_class(need->dtype, dim_k, dim_v)) ||
+    return (!need->extra && split_fits(c, head_class(need->dtype, dim_k, dim_v))) ||
            (dim_v <= SL_ATTN_MAX_DIM_V &&
             SL_ATTN_SMEM(dim_k, dim_k > dim_v ? dim_k : dim_v) <= c->max_smem_bytes);
 }
@@ -154,7 +162,7 @@ static enum sl_status plan_single(const struct sl_cuda *c, const struct sl_op_at
     uint32_t heads = a->kv.n_kv_heads * sl_ceil_div(group, SL_ATTN_HEAD_BLOCK);
     uint32_t dim = a->kv.head_dim_k > a->kv.head_dim_v ? a->kv.head_dim_k : a->kv.head_dim_v;
     uint32_t splits = a->max_pages < SL_ATTN_SPLITS ? a->max_pages : SL_ATTN_SPLITS;
-    *out = (struct single){.kernel = SL_KERNEL_attention_row,
+    *out = (struct single){.kernel = any(a) ? SL_KERNEL_attention_row_any : SL_KERNEL_attention_row,
                            .grid = {splits, heads, 0},
                            .smem_bytes = SL_ATTN_SMEM(a->kv.head_dim_k, dim)};
     if (split_fits(c, class)) {
@@ -182,7 +190,8 @@ static enum sl_status single_rows(struct sl_cuda *c, const struct sl_op_attentio
         SL_TRY(SL_LAUNCH(c, s.kernel, s.grid, ((struct sl_dim3){128, 1, 1}), s.smem_bytes, *k));
         if (s.joins)
             continue;
-        SL_TRY(SL_LAUNCH(c, SL_KERNEL_attention_join, ((struct sl_dim3){a->n_heads, k->n_rows, 1}),
+        SL_TRY(SL_LAUNCH(c, any(a) ? SL_KERNEL_attention_join_any : SL_KERNEL_attention_join,
+                         ((struct sl_dim3){a->n_heads, k->n_rows, 1}),
                          ((struct sl_dim3){128, 1, 1}), 0, *k));
     }
     return SL_OK;
@@ -202,7 +211,9 @@ static struct sl_karg_attention attention_args(const struct sl_cuda *c,
                                       .stride_q = a->stride_q,
                                       .max_pages = a->max_pages,
                                       .window = a->window,
-                                      .scale = a->scale};
+                                      .scale = a->scale,
+                                      .softcap = a->softcap,
+                                      .chunk = a->chunk};
 }
 
 enum sl_status sl_cuda_attention(struct sl_device *d, const struct sl_op_attention *a) {

@@ -79,6 +79,9 @@ static inline bool sl_cuda_norm_fits(const struct sl_op_rms_norm *a) {
     return a->n > 256 && a->n <= 8192 && a->n % 4 == 0;
 }
 
+/* What expert_scale does to the weights that a router has chosen; without one nothing. */
+enum sl_status sl_cuda_scale_chosen(struct sl_cuda *c, const struct sl_op_router *a) SL_MUST_CHECK;
+
 uint64_t sl_cuda_matmul_scratch(const struct sl_device_limits *limits);
 uint64_t sl_cuda_moe_scratch(const struct sl_device_limits *limits);
 /* Is there a kernel for heads and KV of that kind? */

@@ -64,7 +64,8 @@ static struct sl_karg_experts experts_arg(const struct sl_op_moe *a) {
                                 .up_bias = a->up_bias,
                                 .down_bias = a->down_bias,
                                 .is_plain = !a->gate_bias && !a->up_bias && !a->down_bias &&
-                                            a->activation == SL_SWIGLU};
+                                            a->activation == SL_SWIGLU,
+                                .is_geglu = a->activation == SL_GEGLU};
     if (a->activation == SL_SWIGLU_CLAMPED)
         e.alpha = SL_SWIGLU_CLAMPED_ALPHA, e.limit = SL_SWIGLU_CLAMPED_LIMIT;
     return e;
@@ -141,7 +142,7 @@ static enum sl_status pair_sum(const struct run *r, enum sl_dtype t, struct sl_k
     *done = false;
     bool may_mma = sl_kernel_of(SL_FAMILY_moe_mma, t) != SL_KERNEL_COUNT;
     enum sl_kernel_family family =
-        k.expert.down_bias ? SL_FAMILY_moe_pair_sum_any : SL_FAMILY_moe_pair_sum;
+        k.expert.down_bias || k.set ? SL_FAMILY_moe_pair_sum_any : SL_FAMILY_moe_pair_sum;
     if (k.n_pairs > (may_mma ? PAIR_SUM_MAX_PAIRS : PAIR_UP_MAX_PAIRS))
         return SL_OK;
     for (k.rows_per_block = SL_MOE_SUM_ROWS; k.rows_per_block >= 8; k.rows_per_block /= 2)
@@ -357,6 +358,7 @@ enum sl_status sl_cuda_fused_moe_sum(struct sl_device *d, const struct sl_fused_
                             .k_inverse = sl_ceil_div(65536, a->k),
                             .weights = sum->weights,
                             .sum_y = sum->y,
+                            .set = sum->set,
                             .expert = experts_arg(a)};
     bool done;
     SL_TRY(pair_sum(&r, a->down_dtype, k, &done));
@@ -365,6 +367,10 @@ enum sl_status sl_cuda_fused_moe_sum(struct sl_device *d, const struct sl_fused_
     /* Reading each expert once saves more than the sum's own launch costs. */
     if (mma_fits(&r, a->down_dtype, &k)) {
         SL_TRY(vec_mma(&r, a->down_dtype, &k));
+        return sl_cuda_moe_combine(d, sum);
+    }
+    if (sum->set) { /* moe_down only adds */
+        SL_TRY(vec(&r, a->down_dtype, SL_MOE_DOWN));
         return sl_cuda_moe_combine(d, sum);
     }
     struct sl_dim3 grid = {sl_ceil_div(k.n_out, SL_MOE_DOWN_ROWS), a->n_tok, 1};
@@ -376,6 +382,6 @@ enum sl_status sl_cuda_fused_moe_sum(struct sl_device *d, const struct sl_fused_
 enum sl_status sl_cuda_moe_combine(struct sl_device *d, const struct sl_op_moe_combine *a) {
     struct sl_karg_moe_combine k = {a->pair_y, a->weights, a->y, a->n_tok, a->k, a->n};
     struct sl_dim3 grid = {a->n_tok, sl_ceil_div(a->n, 256), 1};
-    return SL_LAUNCH((struct sl_cuda *)d, SL_KERNEL_moe_combine, grid,
-                     ((struct sl_dim3){256, 1, 1}), 0, k);
+    return SL_LAUNCH((struct sl_cuda *)d, a->set ? SL_KERNEL_elem_combine : SL_KERNEL_moe_combine,
+                     grid, ((struct sl_dim3){256, 1, 1}), 0, k);
 }

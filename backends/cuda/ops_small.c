@@ -78,9 +78,11 @@ enum sl_status sl_cuda_router(struct sl_device *d, const struct sl_op_router *a)
     struct sl_karg_router k = router_args(a);
     if (a->n_group > 1) {
         struct sl_karg_router_groups of = {k, {a->n_group, a->n_group_used}};
-        return launch(d, SL_KERNEL_router_groups, a->n_tok, 1, 128, &of, sizeof of);
+        SL_TRY(launch(d, SL_KERNEL_router_groups, a->n_tok, 1, 128, &of, sizeof of));
+    } else {
+        SL_TRY(launch(d, SL_KERNEL_router, a->n_tok, 1, 128, &k, sizeof k));
     }
-    return launch(d, SL_KERNEL_router, a->n_tok, 1, 128, &k, sizeof k);
+    return sl_cuda_scale_chosen((struct sl_cuda *)d, a);
 }
 
 bool sl_cuda_takes_norm_router(const struct sl_device *d, const struct sl_fused_norm_router *a) {
@@ -105,12 +107,14 @@ enum sl_status sl_cuda_fused_norm_router(struct sl_device *d,
     struct sl_dim3 grid = {sl_ceil_div(router->n_expert, SL_ROUTE_EXPERTS), router->n_tok, 1};
     if (router->n_group > 1) {
         struct sl_karg_route_groups of = {k, {router->n_group, router->n_group_used}};
-        return SL_LAUNCH(c, SL_KERNEL_fused_route_groups, grid,
-                         ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), norm->n * 4, of);
+        SL_TRY(SL_LAUNCH(c, SL_KERNEL_fused_route_groups, grid,
+                         ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), norm->n * 4, of));
+    } else {
+        bool narrow = norm->n <= SL_ROUTE_NARROW && !k.logit_bias;
+        SL_TRY(SL_LAUNCH(c, narrow ? SL_KERNEL_fused_route : SL_KERNEL_fused_route_wide, grid,
+                         ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), norm->n * 4, k));
     }
-    bool narrow = norm->n <= SL_ROUTE_NARROW && !k.logit_bias;
-    return SL_LAUNCH(c, narrow ? SL_KERNEL_fused_route : SL_KERNEL_fused_route_wide, grid,
-                     ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), norm->n * 4, k);
+    return sl_cuda_scale_chosen(c, router);
 }
 
 enum sl_status sl_cuda_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a) {

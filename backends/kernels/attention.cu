@@ -38,12 +38,12 @@ __device__ __forceinline__ void load_rows(const uint8_t *page, uint32_t from, ui
     }
 }
 
-template <bool LATENT>
+template <bool LATENT, bool ANY>
 __device__ __forceinline__ void attention_row(const struct sl_karg_attention &a) {
     extern __shared__ float shared[];
     uint32_t dim_k = a.kv.dim_k, dim_v = a.kv.dim_v;
     uint32_t row = a.row0 + blockIdx.z;
-    struct sl_attn_range r = sl_attn_row_range(a, row);
+    struct sl_attn_range r = sl_attn_row_range<ANY>(a, row);
     uint32_t p0 = blockIdx.x * r.pages_per_part, p1 = min(p0 + r.pages_per_part, r.n_pages);
     if (p0 >= r.n_pages)
         return;
@@ -93,6 +93,8 @@ __device__ __forceinline__ void attention_row(const struct sl_karg_attention &a)
             if (h >= n_heads)
                 continue;
             float s = valid ? dot[n] * a.scale : -INFINITY;
+            if constexpr (ANY)
+                s = valid && a.softcap > 0 ? sl_dev_softcap(s, a.softcap) : s;
             float top = fmaxf(m[n], sl_warp_max(s)), f = sl_dev_exp(m[n] - top);
             float e = valid ? sl_dev_exp(s - top) : 0.0f;
             l[n] = fmaf(l[n], f, sl_warp_sum(e));
@@ -143,23 +145,24 @@ __device__ __forceinline__ void attention_row(const struct sl_karg_attention &a)
     }
 }
 
-#define KERNEL(NAME, LATENT)                                                                       \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                          \
-        sl_k_attention_##NAME(SL_KERNEL_ARGS(sl_karg_attention, a)) {                              \
-        sl_grid_begin();                                                                           \
-        attention_row<LATENT>(a);                                                                  \
-    }
-KERNEL(row, false)
-KERNEL(latent, true)
-
-extern "C" __global__ void __launch_bounds__(THREADS)
-    sl_k_attention_join(SL_KERNEL_ARGS(sl_karg_attention, a)) {
-    sl_grid_begin();
+template <bool ANY> __device__ __forceinline__ void attention_join(const struct sl_karg_attention &a) {
     __shared__ float factor[SL_ATTN_SPLITS + 1];
     uint32_t row = a.row0 + blockIdx.y;
-    uint32_t n = sl_attn_parts(sl_attn_row_range(a, row));
+    uint32_t n = sl_attn_parts(sl_attn_row_range<ANY>(a, row));
     if (threadIdx.x < 32)
         sl_attn_join_factors(a, blockIdx.y, blockIdx.x, n, factor);
     __syncthreads();
     sl_attn_join(a, blockIdx.y, blockIdx.x, n, factor, threadIdx.x, THREADS);
 }
+
+#define KERNEL(NAME, DO)                                                                           \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                          \
+        sl_k_attention_##NAME(SL_KERNEL_ARGS(sl_karg_attention, a)) {                              \
+        sl_grid_begin();                                                                           \
+        DO(a);                                                                                     \
+    }
+KERNEL(row, (attention_row<false, false>))
+KERNEL(row_any, (attention_row<false, true>))
+KERNEL(latent, (attention_row<true, false>))
+KERNEL(join, attention_join<false>)
+KERNEL(join_any, attention_join<true>)

@@ -9,11 +9,15 @@ struct sl_attn_range {
     uint32_t lo, len;
     uint32_t first_page, n_pages, pages_per_part;
 };
+/* CHUNKS: rows may see their own chunk alone. */
+template <bool CHUNKS = false>
 __device__ __forceinline__ struct sl_attn_range sl_attn_row_range(const struct sl_karg_attention &a,
                                                                   uint32_t row) {
     struct sl_attn_range r;
     r.len = a.row_len[row];
     r.lo = a.window && r.len > a.window ? r.len - a.window : 0;
+    if constexpr (CHUNKS)
+        r.lo = a.chunk ? (r.len - 1) / a.chunk * a.chunk : r.lo;
     r.first_page = r.lo / 64;
     r.n_pages = (r.len + 63) / 64 - r.first_page;
     r.pages_per_part = (r.n_pages + SL_ATTN_SPLITS - 1) / SL_ATTN_SPLITS;

@@ -280,6 +280,16 @@ __device__ __forceinline__ float sl_dev_silu(float x) {
     return x / (1.0f + sl_dev_exp(-x));
 }
 
+/* As sl_geluf and sl_softcapf in backends/cpu/math.h, the same operations. */
+__device__ __forceinline__ float sl_dev_gelu(float x) {
+    float p = fmaf(x * x, 0.044715f, 1.0f);
+    return x / (1.0f + sl_dev_exp(-1.5957691216f * (x * p)));
+}
+__device__ __forceinline__ float sl_dev_softcap(float x, float cap) {
+    float e = sl_dev_exp(2.0f * (x / cap));
+    return cap * (1.0f - 2.0f / (1.0f + e));
+}
+
 /* `threads` threads of a block, whole warps, meet at its barrier `id` (1 to 15). */
 __device__ __forceinline__ void sl_meet(uint32_t id, uint32_t threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

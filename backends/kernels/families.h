@@ -8,6 +8,7 @@
 #ifndef SL_BACKENDS_KERNELS_FAMILIES_H
 #define SL_BACKENDS_KERNELS_FAMILIES_H
 
+#include "backends/kernels/elem.h"
 #include "backends/kernels/kernels.h"
 #include "backends/kernels/recurrent.h"
 #include "common/dtype.h"
@@ -99,6 +100,7 @@
     F(X, rope, ONE, struct sl_karg_rope, OP(rope), 0, false)                                       \
     F(X, kv_write, ONE, struct sl_karg_kv_write, OP(kv_write) | OP(latent_write), 0, false)        \
     F(X, attention_row, ONE, struct sl_karg_attention, OP(attention), 0, false)                    \
+    F(X, attention_row_any, ONE, struct sl_karg_attention, OP(attention), 0, false)                \
     F(X, attention_latent, ONE, struct sl_karg_attention, OP(latent_attention), 0, false)          \
     F(X, latent_rows, LATENT, struct sl_karg_attention, 0, 0, true)                                \
     F(X, latent_parts, LATENT_PARTS, struct sl_karg_attention, 0, 0, false)                        \
@@ -108,6 +110,7 @@
     F(X, head_gemm_quantize, ONE, struct sl_karg_head_gemm, 0, 0, true)                            \
     F(X, head_turned, TYPES, struct sl_karg_head, OP(head_matmul), 0, false)                       \
     F(X, attention_join, ONE, struct sl_karg_attention, OP(attention), 0, false)                   \
+    F(X, attention_join_any, ONE, struct sl_karg_attention, OP(attention), 0, false)               \
     F(X, attention_split, HEADS, struct sl_karg_attention, 0, 0, false)                            \
     F(X, attention_tile, HEADS, struct sl_karg_attention, 0, 0, true)                              \
     F(X, router, ONE, struct sl_karg_router, OP(router), 0, false)                                 \
@@ -123,6 +126,10 @@
     F(X, recurrent_l2_norm, ONE, struct sl_karg_l2_norm, OP(l2_norm), 0, false)                    \
     F(X, recurrent_conv_silu, ONE, struct sl_karg_conv_silu, OP(conv_silu), 0, false)              \
     F(X, recurrent_delta, HEADS, struct sl_karg_delta, OP(delta_rule), 0, false)                   \
+    F(X, elem_gelu_mul, ONE, struct sl_karg_gelu_mul, OP(gelu_mul), 0, false)                      \
+    F(X, elem_scale, ONE, struct sl_karg_scale, OP(scale), 0, false)                               \
+    F(X, elem_scale_chosen, ONE, struct sl_karg_scale_chosen, OP(router), 0, false)                \
+    F(X, elem_combine, ONE, struct sl_karg_moe_combine, OP(moe_combine), 0, false)                 \
     F(X, fused_route, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                      \
     F(X, fused_route_wide, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                 \
     F(X, fused_route_groups, ONE, struct sl_karg_route_groups, 0, 0, false)                        \

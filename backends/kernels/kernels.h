@@ -54,11 +54,12 @@ struct sl_karg_ref {
 };
 
 /* What becomes of an expert's products (moe.cuh): biases as in struct sl_op_moe, NULL: none; alpha
- * and limit of the clamped SwiGLU, alpha 0: the plain one. */
+ * and limit of the clamped SwiGLU, alpha 0: the plain one, or GEGLU. */
 struct sl_karg_experts {
     const float *gate_bias, *up_bias, *down_bias;
     float alpha, limit;
     bool is_plain; /* no biases, and SwiGLU as it is */
+    bool is_geglu;
 };
 
 /* An RMS norm that a kernel does on its input first, as sl_k_rms_norm would: y gets the result, for
@@ -200,6 +201,7 @@ struct sl_karg_moe {
     const float *weights;
     float *sum_y;
     uint32_t n_placed;
+    uint32_t set; /* moe_pair_sum_any: the sum begins with 0 instead of sum_y */
     struct sl_karg_placed placed[SL_MOE_PLACED];
     struct sl_karg_experts expert;
 };
@@ -324,10 +326,11 @@ struct sl_karg_attention {
     float *y, *part;
     const uint32_t *page_table, *row_seq, *row_len;
     uint32_t row0, n_rows, n_heads, stride_q, max_pages, window;
-    float scale;
+    float scale, softcap; /* softcap: attention_row_any */
     /* attention_split: [n_rows, gridDim.y] zeros; the last block of a row's heads joins the parts,
      * and leaves zero. NULL: attention_join is launched after it. */
     uint32_t *done;
+    uint32_t chunk; /* attention_row_any, attention_join_any */
 };
 
 struct sl_karg_router {

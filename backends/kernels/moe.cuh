@@ -12,9 +12,11 @@ __device__ __forceinline__ float sl_moe_biased(const float *bias, EXPERT expert,
     return bias ? v + bias[(size_t)expert() * n_out + o] : v;
 }
 
-/* SwiGLU, clamped or not, of products that have their biases. A NaN stays. */
+/* SwiGLU, clamped or not, or GEGLU, of products that have their biases. A NaN stays. */
 __device__ __forceinline__ float sl_moe_activated(const struct sl_karg_experts &a, float gate,
                                                   float up) {
+    if (a.is_geglu)
+        return sl_dev_gelu(gate) * up;
     float steep = gate;
     if (a.alpha != 0) {
         gate = a.limit < gate ? a.limit : gate;

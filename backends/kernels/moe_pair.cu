@@ -95,7 +95,8 @@ __device__ __forceinline__ void moe_pair_up(const struct sl_karg_moe &a) {
             a.expert, [&] { return a.ids[pair]; }, a.n_out, begin + lane, total, other);
 }
 
-/* The down products of all experts of a row, and their weighted sum in router order. */
+/* The down products of all experts of a row, and their weighted sum in router order. PLAIN ones
+ * have no biases and add to what is there. */
 template <int T, bool PLAIN>
 __device__ __forceinline__ void moe_pair_sum(const struct sl_karg_moe &a) {
     using block = sl_block<T>;
@@ -138,7 +139,10 @@ __device__ __forceinline__ void moe_pair_sum(const struct sl_karg_moe &a) {
     for (uint32_t g = 0; g < AHEAD; g++)
         sl_quantize_fetch(h, n_h, warp + g * WARPS, lane, ahead[g]);
     uint32_t o = begin + threadIdx.x;
-    float y = threadIdx.x < rows ? a.sum_y[(size_t)tok * a.n_out + o] : 0.0f;
+    bool adds = true;
+    if constexpr (!PLAIN)
+        adds = !a.set;
+    float y = adds && threadIdx.x < rows ? a.sum_y[(size_t)tok * a.n_out + o] : 0.0f;
     if (threadIdx.x < a.k)
         weight[threadIdx.x] = a.weights[tok * a.k + threadIdx.x];
     if (copies && id != begun) {

@@ -185,12 +185,13 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
     }
     if (st != SL_OK)
         return st;
+    /* Right behind its logits, so that a device may do norm, logits and choice in one. */
+    struct sl_op_router choose = router_op(f, where->layer, r->n);
+    SL_FORWARD_TRY("router", sl_op_router(f->dev, &choose));
     if (!early && (w->router_norm || w->experts_norm))
         SL_FORWARD_TRY("experts' norm",
                        sl_forward_norm(f, r->x, w->experts_norm ? w->experts_norm : w->ffn_norm,
                                        a->h, r->n, f->hp->n_embd));
-    struct sl_op_router choose = router_op(f, where->layer, r->n);
-    SL_FORWARD_TRY("router", sl_op_router(f->dev, &choose));
     if (w->spec->experts.weights_in) /* the shared expert has read h */
         SL_FORWARD_TRY("weighted input",
                        sl_op_scale(f->dev, &(struct sl_op_scale){.x = a->h,

@@ -315,6 +315,78 @@ static void groups(void **state) {
     fake->missing_kernel = NULL;
 }
 
+/* What a layer of gemma4 asks of them: experts with GEGLU, a scale for each, and a sum in rows of
+ * its own. Each goes through kernels that have it, wherever the plain ones would not. */
+static void gemma4(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened_for_layers();
+    assert_true(d->caps.geglu && d->caps.extra_args);
+    assert_true(sl_device_has_op(d, SL_OP_gelu_mul) && sl_device_has_op(d, SL_OP_scale));
+    struct layer_ops l = layer_ops(1);
+    l.router.expert_scale = at(48);
+    assert_non_null(strstr(launched(d, &l),
+                           "fused_route elem_scale_chosen moe_pair_up_Q4_K moe_pair_sum_Q6_K"));
+    l.logits.out[0].w.dtype = SL_DTYPE_F16;
+    assert_non_null(strstr(launched(d, &l), "router elem_scale_chosen moe_pair_up_Q4_K"));
+    l.logits.out[0].w.dtype = SL_DTYPE_F32;
+    l.router.n_group = 4, l.router.n_group_used = 2;
+    assert_non_null(
+        strstr(launched(d, &l), "fused_route_groups elem_scale_chosen moe_pair_up_Q4_K"));
+    l = layer_ops(1);
+    l.moe.activation = SL_GEGLU;
+    assert_non_null(strstr(launched(d, &l), "moe_pair_up_any_Q4_K moe_pair_sum_Q6_K"));
+    l.sum.set = true;
+    assert_non_null(strstr(launched(d, &l), "moe_pair_up_any_Q4_K moe_pair_sum_any_Q6_K"));
+    l.moe.down_dtype = SL_DTYPE_Q8_0; /* moe_down only adds */
+    assert_non_null(strstr(launched(d, &l), "moe_pair_up_any_Q4_K moe_vec_Q8_0 elem_combine"));
+    l = layer_ops(5);
+    l.sum.set = true;
+    assert_non_null(strstr(launched(d, &l), "moe_mma_Q6_K elem_combine"));
+    l = layer_ops(1);
+    l.sum.set = true;
+    l.moe.n_decode = 0; /* a prompt's row */
+    assert_non_null(strstr(launched(d, &l), "moe_vec_Q6_K elem_combine"));
+
+    /* A soft cap or chunks are no business of the tensor-core kernels; for none of them a plain row
+     * pays. */
+    static const char *const kernels[] = {"attention_split_64", "attention_row_any",
+                                          "attention_row_any"};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct sl_op_attention op = {.kv = l.write.kv,
+                                     .q = at(5),
+                                     .y = at(14),
+                                     .page_table = (uint32_t *)at(50),
+                                     .row_seq = (uint32_t *)at(51),
+                                     .row_len = (uint32_t *)at(52),
+                                     .n_tok = 1,
+                                     .n_decode = 1,
+                                     .n_heads = 8,
+                                     .stride_q = 512,
+                                     .max_pages = 4,
+                                     .scale = 1,
+                                     .softcap = i == 1 ? 30.0f : 0.0f,
+                                     .chunk = i == 2 ? 64 : 0};
+        for (uint32_t rows = 1; rows <= 2; rows++) { /* a generated one, then a prompt's too */
+            uint64_t before = fake->n_launches;
+            op.n_tok = rows;
+            assert_int_equal(sl_op_attention(d, &op), SL_OK);
+            assert_true(fake->n_launches > before);
+            const char *name = fake->launch[before % FAKE_CUDA_MAX_LAUNCHES].kernel;
+            assert_string_equal(name + strlen("sl_k_"), kernels[i]);
+            const char *last = fake->launch[(fake->n_launches - 1) % FAKE_CUDA_MAX_LAUNCHES].kernel;
+            assert_int_equal(strcmp(last, "sl_k_attention_join_any") == 0, i > 0);
+        }
+    }
+    const struct sl_op_need cap = {.op = SL_OP_attention,
+                                   .dtype = SL_DTYPE_F16,
+                                   .head_dim_k = 128,
+                                   .head_dim_v = 128,
+                                   .extra = " with a soft cap"};
+    assert_int_equal(sl_device_need(d, &cap, &err), SL_OK);
+    close_sound(d);
+}
+
 /* What must stay apart. */
 static void not_fused(void **state) {
     (void)state;
@@ -624,6 +696,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(fused_q8_0, reset),
         cmocka_unit_test_setup(gpt_oss, reset),
         cmocka_unit_test_setup(groups, reset),
+        cmocka_unit_test_setup(gemma4, reset),
         cmocka_unit_test_setup(not_fused, reset),
         cmocka_unit_test_setup(shared_memory_is_asked_for, reset),
         cmocka_unit_test_setup(block_maxima, reset),
