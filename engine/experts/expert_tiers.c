@@ -9,11 +9,13 @@
 
 /* Warm experts that one call copies up. */
 #define WARM_BATCH 8u
-/* Slots of the window: at least so many times a layer's top-k, which is enough for generated rows;
+/* Slots of the window: at least WINDOW_TOP_K times a layer's top-k, which is enough for generated
+ * rows, and WINDOW_LEAST, of which a quarter is kept free of early copies;
  * for prompts, whose next layer's experts should keep the link at work while this layer's end and
  * the next one's attention are computed, up to half of a layer's experts, WINDOW_BYTES, and one in
  * WINDOW_PART of all experts: what it takes, slots that keep their expert lack. */
 #define WINDOW_TOP_K 2u
+#define WINDOW_LEAST 4u
 #define WINDOW_PART  96u
 #define WINDOW_BYTES (192u << 20)
 
@@ -36,6 +38,7 @@ static size_t largest_slot(const struct sl_expert_layout *l) {
 static uint32_t window_slots(const struct sl_expert_layout *l) {
     size_t n = WINDOW_BYTES / largest_slot(l), least = WINDOW_TOP_K * l->k, most = l->n_expert / 2;
     size_t part = (size_t)l->n_layer * l->n_expert / WINDOW_PART;
+    least = least > WINDOW_LEAST ? least : WINDOW_LEAST;
     n = n < most ? n : most;
     n = n < part ? n : part;
     return (uint32_t)(n > least ? n : least);

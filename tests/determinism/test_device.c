@@ -356,12 +356,25 @@ static void greedy(void **state) {
     free_outcome(&plain);
 }
 
-/* Shared experts and a dense first part of the path. */
+/* Shared experts, a dense first part of the path, and every other kind of layer. */
 static void other_shapes(void **state) {
     (void)state;
-    static const char *const archs[] = {"qwen2moe",  "llama",     "qwen3",
-                                        "qwen3next", "deepseek2", "gemma4"};
-    for (uint32_t i = 0; i < 6; i++) {
+    static const char *const archs[] = {"qwen2moe",  "llama",      "qwen3",        "qwen3next",
+                                        "deepseek2", "gemma4",     "llama4",       "afmoe",
+                                        "arctic",    "cohere2moe", "smallthinker", "step35"};
+    static const struct setting settings[] = {
+        {.where = SL_EXPERTS_STREAMED,
+         .device_percent = 40,
+         .host_percent = 40,
+         .parallel = 8,
+         .batch = 64},
+        {.where = SL_EXPERTS_STREAMED,
+         .host_percent = 100,
+         .parallel = 1,
+         .batch = 64,
+         .card.mailbox = true},
+    };
+    for (uint32_t i = 0; i < sizeof archs / sizeof *archs; i++) {
         struct sl_synth_config c = small(archs[i]);
         struct test_model m;
         struct outcome plain, have;
@@ -371,20 +384,16 @@ static void other_shapes(void **state) {
             c.n_ff_shared = c.n_ff_expert;
         if (i == 5)
             c.window_period = 2, c.window = 24, c.head_dim_window = 64, c.logit_softcap = 30;
+        if (i == 6)
+            c.n_expert_used = 1, c.n_expert_used_odd = 0;
         if (i == 2)
             c.n_expert = c.n_expert_used = c.n_expert_used_odd = 0, c.n_ff = 256;
         open_model(&m, &c);
         run_setting(m.model, &(struct setting){.cpu = true, .parallel = 2, .batch = 64}, &plain);
         check(m.model, &(struct setting){.where = SL_EXPERTS_RESIDENT, .parallel = 8, .batch = 64},
               &plain, &have);
-        if (i != 2)
-            check(m.model,
-                  &(struct setting){.where = SL_EXPERTS_STREAMED,
-                                    .device_percent = 40,
-                                    .host_percent = 40,
-                                    .parallel = 8,
-                                    .batch = 64},
-                  &plain, &have);
+        for (uint32_t k = 0; k < 2 && i != 2; k++)
+            check(m.model, &settings[k], &plain, &have);
         free_outcome(&plain);
         close_model(&m);
     }
