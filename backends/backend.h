@@ -27,6 +27,7 @@
 #ifndef SL_BACKENDS_BACKEND_H
 #define SL_BACKENDS_BACKEND_H
 
+#include "backends/activation.h"
 #include "common/dtype.h"
 #include "common/limits.h"
 #include "common/status.h"
@@ -204,11 +205,15 @@ enum sl_router_score { SL_ROUTER_SOFTMAX, SL_ROUTER_SIGMOID };
  *           chosen logits instead (Mixtral, gpt-oss: the same weights as renormalised softmax);
  *           with softmax_topk and sigmoid the largest logits are chosen and then passed through the
  *           sigmoid, so that experts whose sigmoid rounds to 1 keep their order (Llama 4;
- * caps.sigmoid_topk; no bias) order: the k largest score (+ bias when not NULL), largest first,
- * ties to the lower index groups: with n_group > 1 the experts are n_group runs of equal length,
- * and only those of the n_group_used best groups may be chosen; a group is as good as the sum of
- * its two largest scores (+ bias), added largest first, ties to the lower group (DeepSeek-V3, 2024,
+ *           caps.sigmoid_topk; no bias)
+ *
+ *   order:  the k largest score (+ bias when not NULL), largest first, ties to the lower index
+ *
+ *   groups: with n_group > 1 the experts are n_group runs of equal length, and only those of the
+ *           n_group_used best groups may be chosen; a group is as good as the sum of its two
+ * largest scores (+ bias), added largest first, ties to the lower group (DeepSeek-V3, 2024,
  *           section 2.1.2). 0 or 1: no groups
+ *
  *   weight: the score without bias, divided by the k scores' sum if normalize, times scale, times
  *           expert_scale[id] when not NULL (caps.extra_args)
  * ids [n_tok, k], weights [n_tok, k], expert_scale [n_expert] f32. */
@@ -236,14 +241,6 @@ struct sl_placed_pair {
 };
 #define SL_MOE_MAX_PLACED 16u
 
-/* How g and u, the products of gate and up, are combined:
- *   SwiGLU          silu(g) * u                                               (Shazeer 2020)
- *   SwiGLU clamped  g / (1 + exp(-1.702 g)) * (u + 1), g at most 7, u -7 to 7 (gpt-oss model card)
- *   GEGLU           gelu(g) * u, as in sl_op_gelu_mul                        (Shazeer 2020)
- *   SwiGLU limited  min(silu(g), limit) * min(max(u, -limit), limit)          (Step-3.5)
- *   ReGLU           (g > 0 ? g : 0) * u                                       (Shazeer 2020)
- */
-enum sl_activation { SL_SWIGLU, SL_SWIGLU_CLAMPED, SL_GEGLU, SL_SWIGLU_LIMITED, SL_REGLU };
 #define SL_SWIGLU_CLAMPED_ALPHA 1.702f
 #define SL_SWIGLU_CLAMPED_LIMIT 7.0f
 

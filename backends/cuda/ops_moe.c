@@ -65,7 +65,8 @@ static struct sl_karg_experts experts_arg(const struct sl_op_moe *a) {
                                 .down_bias = a->down_bias,
                                 .is_plain = !a->gate_bias && !a->up_bias && !a->down_bias &&
                                             a->activation == SL_SWIGLU,
-                                .is_geglu = a->activation == SL_GEGLU};
+                                .activation = a->activation,
+                                .limit = a->limit};
     if (a->activation == SL_SWIGLU_CLAMPED)
         e.alpha = SL_SWIGLU_CLAMPED_ALPHA, e.limit = SL_SWIGLU_CLAMPED_LIMIT;
     return e;

@@ -290,6 +290,34 @@ __device__ __forceinline__ float sl_dev_softcap(float x, float cap) {
     return cap * (1.0f - 2.0f / (1.0f + e));
 }
 
+/* As sl_op_limited_glu. A NaN stays. */
+__device__ __forceinline__ float sl_dev_limited_glu(float gate, float up, float limit) {
+    float g = sl_dev_silu(gate);
+    up = up > limit ? limit : up;
+    up = up < -limit ? -limit : up;
+    return (g > limit ? limit : g) * up;
+}
+
+/* As ln in backends/cpu/recurrent.c, the same operations, for x >= 1. */
+__device__ __forceinline__ double sl_dev_ln(double x) {
+    uint64_t bits = (uint64_t)__double_as_longlong(x);
+    int e = (int)(bits >> 52) - 1022;
+    double m = __longlong_as_double(
+        (long long)((bits & 0xfffffffffffffull) | 0x3fe0000000000000ull));
+    if (m < 0x1.6a09e667f3bcdp-1) {
+        m *= 2;
+        e--;
+    }
+    double s = (m - 1) / (m + 1), s2 = s * s, p = 1.0 / 15;
+#pragma unroll
+    for (int i = 13; i > 0; i -= 2)
+        p = p * s2 + 1.0 / i;
+    return 2 * s * p + e * 0x1.62e42fefa39efp-1;
+}
+__device__ __forceinline__ float sl_dev_softplus(float x) {
+    return x > 20.0f ? x : (float)sl_dev_ln(1.0 + (double)sl_dev_exp(x));
+}
+
 /* `threads` threads of a block, whole warps, meet at its barrier `id` (1 to 15). */
 __device__ __forceinline__ void sl_meet(uint32_t id, uint32_t threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

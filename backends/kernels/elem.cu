@@ -1,6 +1,7 @@
 /* Ops that go element by element and that not every model has. */
 #include "backends/kernels/device.cuh"
 #include "backends/kernels/elem.h"
+#include "backends/kernels/router.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
     sl_k_elem_gelu_mul(SL_KERNEL_ARGS(sl_karg_gelu_mul, a)) {
@@ -40,4 +41,63 @@ extern "C" __global__ void __launch_bounds__(256)
     for (uint32_t r = 0; r < a.k; r++)
         y = fmaf(a.pair_y[(t * a.k + r) * a.n + i], a.weights[t * a.k + r], y);
     a.y[t * a.n + i] = y;
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    sl_k_elem_gate_heads(SL_KERNEL_ARGS(sl_karg_gate_heads, a)) {
+    sl_grid_begin();
+    size_t r = blockIdx.x, i = (size_t)blockIdx.y * 256 + threadIdx.x;
+    if (i >= a.n)
+        return;
+    float g = a.gate[a.per_head ? r : r * a.n + i];
+    a.y[r * a.n + i] *= a.softplus ? sl_dev_softplus(g) : sl_dev_sigmoid(g);
+}
+
+/* One thread of each block has the factor, which needs double precision. */
+extern "C" __global__ void __launch_bounds__(256)
+    sl_k_elem_temper(SL_KERNEL_ARGS(sl_karg_temper, a)) {
+    __shared__ float by;
+    sl_grid_begin();
+    size_t t = blockIdx.x;
+    if (threadIdx.x == 0) {
+        double k = floor(((double)a.pos[t] + a.offset) / a.span) + 1;
+        by = (float)(1 + (double)a.scale * (k > 1 ? sl_dev_ln(k) : 0));
+    }
+    __syncthreads();
+    size_t end = min((size_t)a.n, ((size_t)blockIdx.y + 1) * 1024);
+    for (size_t i = (size_t)blockIdx.y * 1024 + threadIdx.x; i < end; i += 256)
+        a.x[t * a.n + i] *= by;
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    sl_k_elem_center(SL_KERNEL_ARGS(sl_karg_center, a)) {
+    __shared__ float shared[32];
+    sl_grid_begin();
+    const float *x = a.x + (size_t)blockIdx.x * a.n;
+    float *y = a.y + (size_t)blockIdx.x * a.n;
+    float sum = 0;
+    for (uint32_t i = threadIdx.x; i < a.n; i += 256)
+        sum += x[i];
+    float mean = sl_block_sum(sum, shared) / (float)a.n;
+    for (uint32_t i = threadIdx.x; i < a.n; i += 256)
+        y[i] = x[i] - mean;
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    sl_k_elem_clamp(SL_KERNEL_ARGS(sl_karg_clamp, a)) {
+    sl_grid_begin();
+    uint64_t i = (uint64_t)blockIdx.x * 256 + threadIdx.x;
+    if (i >= a.n)
+        return;
+    float v = a.x[i];
+    v = v > a.limit ? a.limit : v;
+    a.x[i] = v < -a.limit ? -a.limit : v;
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    sl_k_elem_limited_glu(SL_KERNEL_ARGS(sl_karg_limited_glu, a)) {
+    sl_grid_begin();
+    uint64_t i = (uint64_t)blockIdx.x * 256 + threadIdx.x;
+    if (i < a.n)
+        a.y[i] = sl_dev_limited_glu(a.gate[i], a.up[i], a.limit);
 }

@@ -28,4 +28,42 @@ struct sl_karg_scale_chosen {
     uint32_t n;
 };
 
+/* As struct sl_op_gate_heads. grid (n_tok * n_heads, ceil(n / 256)), 256 threads. */
+struct sl_karg_gate_heads {
+    const float *gate;
+    float *y;
+    uint32_t n;
+    bool per_head, softplus;
+};
+
+/* As struct sl_op_temper. grid (n_tok, ceil(n / 1024)), 256 threads. */
+struct sl_karg_temper {
+    float *x;
+    const int32_t *pos;
+    uint32_t n, span, offset;
+    float scale;
+};
+
+/* As struct sl_op_center. grid (n_tok), 256 threads. */
+struct sl_karg_center {
+    const float *x;
+    float *y;
+    uint32_t n;
+};
+
+/* As struct sl_op_clamp. grid (ceil(n / 256)), 256 threads. */
+struct sl_karg_clamp {
+    float *x;
+    uint64_t n;
+    float limit;
+};
+
+/* As struct sl_op_limited_glu. grid (ceil(n / 256)), 256 threads. */
+struct sl_karg_limited_glu {
+    const float *gate, *up;
+    float *y;
+    uint64_t n;
+    float limit;
+};
+
 #endif

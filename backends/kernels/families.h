@@ -129,6 +129,11 @@
     F(X, elem_gelu_mul, ONE, struct sl_karg_gelu_mul, OP(gelu_mul), 0, false)                      \
     F(X, elem_scale, ONE, struct sl_karg_scale, OP(scale), 0, false)                               \
     F(X, elem_scale_chosen, ONE, struct sl_karg_scale_chosen, OP(router), 0, false)                \
+    F(X, elem_gate_heads, ONE, struct sl_karg_gate_heads, OP(gate_heads), 0, false)                \
+    F(X, elem_temper, ONE, struct sl_karg_temper, OP(temper), 0, false)                            \
+    F(X, elem_center, ONE, struct sl_karg_center, OP(center), 0, false)                            \
+    F(X, elem_clamp, ONE, struct sl_karg_clamp, OP(clamp), 0, false)                               \
+    F(X, elem_limited_glu, ONE, struct sl_karg_limited_glu, OP(limited_glu), 0, false)             \
     F(X, elem_combine, ONE, struct sl_karg_moe_combine, OP(moe_combine), 0, false)                 \
     F(X, fused_route, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                      \
     F(X, fused_route_wide, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                 \

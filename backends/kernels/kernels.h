@@ -10,6 +10,8 @@
 #ifndef SL_BACKENDS_KERNELS_KERNELS_H
 #define SL_BACKENDS_KERNELS_KERNELS_H
 
+#include "backends/activation.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -54,12 +56,12 @@ struct sl_karg_ref {
 };
 
 /* What becomes of an expert's products (moe.cuh): biases as in struct sl_op_moe, NULL: none; alpha
- * and limit of the clamped SwiGLU, alpha 0: the plain one, or GEGLU. */
+ * of the clamped SwiGLU; limit of that and of the limited one. */
 struct sl_karg_experts {
     const float *gate_bias, *up_bias, *down_bias;
     float alpha, limit;
     bool is_plain; /* no biases, and SwiGLU as it is */
-    bool is_geglu;
+    enum sl_activation activation;
 };
 
 /* An RMS norm that a kernel does on its input first, as sl_k_rms_norm would: y gets the result, for

@@ -12,13 +12,17 @@ __device__ __forceinline__ float sl_moe_biased(const float *bias, EXPERT expert,
     return bias ? v + bias[(size_t)expert() * n_out + o] : v;
 }
 
-/* SwiGLU, clamped or not, or GEGLU, of products that have their biases. A NaN stays. */
+/* Any activation, of products that have their biases. A NaN stays. */
 __device__ __forceinline__ float sl_moe_activated(const struct sl_karg_experts &a, float gate,
                                                   float up) {
-    if (a.is_geglu)
+    if (a.activation == SL_GEGLU)
         return sl_dev_gelu(gate) * up;
+    if (a.activation == SL_REGLU)
+        return (gate > 0 ? gate : 0.0f) * up;
+    if (a.activation == SL_SWIGLU_LIMITED)
+        return sl_dev_limited_glu(gate, up, a.limit);
     float steep = gate;
-    if (a.alpha != 0) {
+    if (a.activation == SL_SWIGLU_CLAMPED) {
         gate = a.limit < gate ? a.limit : gate;
         up = a.limit < up ? a.limit : up;
         up = (-a.limit > up ? -a.limit : up) + 1.0f;

@@ -147,26 +147,6 @@ extern "C" __global__ void __launch_bounds__(SL_CONV_THREADS)
 
 /* ---- delta rule ---- */
 
-/* As ln in backends/cpu/recurrent.c, the same operations, for x >= 1. */
-__device__ __forceinline__ double ln(double x) {
-    uint64_t bits = (uint64_t)__double_as_longlong(x);
-    int e = (int)(bits >> 52) - 1022;
-    double m = __longlong_as_double(
-        (long long)((bits & 0xfffffffffffffull) | 0x3fe0000000000000ull));
-    if (m < 0x1.6a09e667f3bcdp-1) {
-        m *= 2;
-        e--;
-    }
-    double s = (m - 1) / (m + 1), s2 = s * s, p = 1.0 / 15;
-#pragma unroll
-    for (int i = 13; i > 0; i -= 2)
-        p = p * s2 + 1.0 / i;
-    return 2 * s * p + e * 0x1.62e42fefa39efp-1;
-}
-__device__ __forceinline__ float softplus(float x) {
-    return x > 20.0f ? x : (float)ln(1.0 + (double)sl_dev_exp(x));
-}
-
 /* What a block's consumers need of a few rows. */
 template <int DIM> struct alignas(16) delta_stage {
     static constexpr int ROWS = DIM <= 64 ? 32 : 2048 / DIM;
@@ -274,7 +254,7 @@ template <int DIM> struct delta_feed {
                 to.to[i] = last ? (float *)((char *)s.pages + slot / PAGE * (size_t)s.page_bytes) +
                                       in_state
                                 : NULL;
-                to.g[i] = sl_dev_exp(a.a[h] * softplus(alpha + a.dt[h]));
+                to.g[i] = sl_dev_exp(a.a[h] * sl_dev_softplus(alpha + a.dt[h]));
                 to.b[i] = sl_dev_sigmoid(beta);
             }
             runs += (uint32_t)__popc(firsts);

@@ -208,7 +208,9 @@ __device__ __forceinline__ void sl_route_warp(const struct sl_karg_router &a, si
         }
         return sum;
     };
-    if (a.softmax_topk) {
+    if (a.softmax_topk && a.sigmoid) {
+        w = sl_dev_sigmoid(w);
+    } else if (a.softmax_topk) {
         w = sl_dev_exp(w - sl_of_ordered(sl_warp_max_int(sl_ordered(lane < a.k ? w : -INFINITY))));
         w = w / total();
     }
@@ -278,7 +280,11 @@ __device__ __forceinline__ void sl_route_block(const struct sl_karg_router &a, s
     for (uint32_t r = lane; r < a.k; r += 32)
         weight[r] = score[chosen[r]];
     __syncwarp();
-    if (a.softmax_topk) {
+    if (a.softmax_topk && a.sigmoid) {
+        for (uint32_t r = lane; r < a.k; r += 32)
+            weight[r] = sl_dev_sigmoid(weight[r]);
+        __syncwarp();
+    } else if (a.softmax_topk) {
         float top = -INFINITY;
         for (uint32_t r = 0; r < a.k; r++)
             top = weight[r] > top ? weight[r] : top;

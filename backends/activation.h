@@ -1,0 +1,14 @@
+/* Activations of gated feed-forward parts: kernels know them too. */
+#ifndef SL_BACKENDS_ACTIVATION_H
+#define SL_BACKENDS_ACTIVATION_H
+
+/* How g and u, the products of gate and up, are combined:
+ *   SwiGLU          silu(g) * u                                               (Shazeer 2020)
+ *   SwiGLU clamped  g / (1 + exp(-1.702 g)) * (u + 1), g at most 7, u -7 to 7 (gpt-oss model card)
+ *   GEGLU           gelu(g) * u, as in sl_op_gelu_mul                        (Shazeer 2020)
+ *   SwiGLU limited  min(silu(g), limit) * min(max(u, -limit), limit)          (Step-3.5)
+ *   ReGLU           (g > 0 ? g : 0) * u                                       (Shazeer 2020)
+ */
+enum sl_activation { SL_SWIGLU, SL_SWIGLU_CLAMPED, SL_GEGLU, SL_SWIGLU_LIMITED, SL_REGLU };
+
+#endif
