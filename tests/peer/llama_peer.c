@@ -8,7 +8,9 @@
  *
  * From the environment: GGML_DIR, the directory of the ggml backends; LLAMA_GPU_LAYERS (default 0),
  * how many layers a GPU gets; LLAMA_UBATCH (default 512), rows of a prompt that it computes at
- * once; LLAMA_DEPTH (default 0), tokens before those that bench generates. */
+ * once; LLAMA_DEPTH (default 0), tokens before those that bench generates; LLAMA_CPU_MOE (default
+ * 0), how many layers' experts, from the first, the CPU has, as --n-cpu-moe of llama.cpp's
+ * programs. */
 #include "ggml-backend.h"
 #include "llama.h"
 
@@ -194,6 +196,20 @@ static int bench(struct llama_model *model, char **argv) {
     return 0;
 }
 
+/* Tensors of the first n layers' experts stay in the CPU's memory: ended by an empty entry. */
+static struct llama_model_tensor_buft_override *experts_on_cpu(uint32_t n) {
+    struct llama_model_tensor_buft_override *of = calloc(n + 1, sizeof *of);
+    for (uint32_t i = 0; of && i < n; i++) {
+        char *pattern = malloc(64);
+        if (!pattern)
+            die("out of memory");
+        snprintf(pattern, 64, "blk\\.%u\\.ffn_(up|down|gate|gate_up)_(ch|)exps", i);
+        of[i].pattern = pattern;
+        of[i].buft = ggml_backend_cpu_buffer_type();
+    }
+    return of;
+}
+
 static int tokenize(struct llama_model *model, char **argv) {
     size_t n;
     char *text = read_file(argv[0], &n);
@@ -217,6 +233,9 @@ int main(int argc, char **argv) {
     struct llama_model_params mp = llama_model_default_params();
     mp.n_gpu_layers = (int32_t)env_number("LLAMA_GPU_LAYERS", 0);
     mp.vocab_only = strcmp(argv[1], "tokenize") == 0;
+    uint32_t n_cpu_moe = env_number("LLAMA_CPU_MOE", 0);
+    if (n_cpu_moe)
+        mp.tensor_buft_overrides = experts_on_cpu(n_cpu_moe);
     const char *repack = getenv("LLAMA_REPACK");
     if (repack && strcmp(repack, "0") == 0)
         mp.use_extra_bufts = false;

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Small models of every architecture and tensor type on a GPU: its log-probabilities beside the CPU's (bench/logprobs.py has
+the bars), and the same bits wherever experts and layers are: in as little memory as will do, in a little more, as two
+stages, in slices of 37 rows; scored and generated.
+
+usage: models.py SLUICE [--device DEVICE] [--only TEXT]... [--jobs N] [--positions N]
+
+DEVICE: cuda:0 unless said. N jobs at once (4). Prints TAP; all is skipped where there is no such device."""
+import argparse
+import array
+import concurrent.futures
+import filecmp
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(HERE, os.pardir, "peer"))
+from cases import CASES  # noqa: E402  (the path must be known first)
+
+VOCAB = 1024
+PROMPT = "Tell me a story about a river and a mill, at length, and tell it slowly."
+
+
+class Wrong(Exception):
+    pass
+
+
+def run(command):
+    p = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    if p.returncode:
+        raise Wrong(f"{' '.join(command[1:])}: exit {p.returncode}: {p.stderr.decode(errors='replace')[-300:].strip()}")
+    return p.stdout
+
+
+def least_vram(sluice, model, device):
+    """MiB of the least --vram that holds the model with its experts elsewhere."""
+    p = subprocess.run([sluice, "plan", "-m", model, "--device", device, "--experts", "streamed", "--vram", "1MiB", "--json"],
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return (json.loads(p.stdout)["vram_least_bytes"] >> 20) + 1
+
+
+def one(sluice, device, options, bar, ids, folder):
+    """What the two differ by; raises what is wrong. ids: files of tokens. Where two experts' scores are equal but for
+    rounding, a device may choose the other one, at one position in thousands: so what is too far is tried again with
+    other tokens."""
+    model = os.path.join(folder, "model.gguf")
+    run([sluice, "synth", "-q", "-o", model, "--vocab", str(VOCAB)] + options.split())
+
+    def score(name, *args, ids=ids[0]):
+        out = os.path.join(folder, name + ".npy")
+        run([sluice, "score", "-m", model, "--ids", ids, "--logprobs", out, "--heat-file", "off", *args])
+        return out
+
+    def answer(*args):
+        return run([sluice, "run", "-m", model, "-q", "--temp", "0", "-n", "48", "--heat-file", "off", "-p", PROMPT, *args])
+
+    resident = ["--device", device, "--experts", "resident"]
+    here = score("resident", *resident)
+    for again, file in enumerate(ids):
+        both = [score("cpu", "--device", "cpu", "-t", "2", ids=file), score("again", *resident, ids=file) if again else here]
+        p = subprocess.run([sys.executable, os.path.join(ROOT, "bench", "logprobs.py"), *both, "f32" if bar is True else "quantised"],
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        far = p.stdout.decode().strip()
+        if not p.returncode:
+            break
+    else:
+        raise Wrong(f"too far from the CPU: {far}")
+    said = answer(*resident)
+    kind, _, number = device.partition(":")
+    places = {"two stages": ["--device", f"{device},{number or 0}" if kind else device, "--experts", "resident"],
+              "slices of 37": resident + ["-b", "37"]}
+    if "--experts 0" not in options:
+        least = least_vram(sluice, model, device)
+        for more in (0, 2):
+            places[f"{least + more} MiB"] = ["--device", device, "--experts", "streamed", "--vram", f"{least + more}MiB"]
+    for name, args in places.items():
+        if not filecmp.cmp(here, score("other", *args), shallow=False):
+            raise Wrong(f"scored otherwise: {name}")
+        if "-b" not in args and answer(*args) != said:
+            raise Wrong(f"answered otherwise: {name}")
+    return far
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("sluice")
+    p.add_argument("--device", default="cuda:0")
+    p.add_argument("--only", action="append", default=[])
+    p.add_argument("--jobs", type=int, default=4)
+    p.add_argument("--positions", type=int, default=400)
+    o = p.parse_args()
+    cases = [c for c in CASES if not o.only or any(text in c[0] for text in o.only)]
+    print(f"1..{len(cases)}", flush=True)
+    sluice = os.path.abspath(o.sluice)
+    found = json.loads(run([sluice, "devices", "--json"]))
+    if not any(d.get("id") == o.device and d.get("usable", True) for d in found.get("devices", found)):
+        for i, (name, *_) in enumerate(cases, 1):
+            print(f"ok {i} - {name} # SKIP there is no {o.device}")
+        return 0
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="sluice-gpu-") as top:
+        ids = [os.path.join(top, f"ids-{seed}.bin") for seed in (3, 4)]
+        for seed, path in enumerate(ids, 3):
+            r = random.Random(seed)
+            with open(path, "wb") as f:
+                array.array("i", [r.randrange(VOCAB) for _ in range(o.positions)]).tofile(f)
+
+        def case(c):
+            with tempfile.TemporaryDirectory(dir=top) as folder:
+                try:
+                    return True, one(sluice, o.device, c[1], c[2], ids, folder)
+                except (Wrong, OSError, ValueError, KeyError) as e:
+                    return False, str(e)
+
+        with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
+            for i, (c, (good, text)) in enumerate(zip(cases, pool.map(case, cases)), 1):
+                failed += not good
+                print(f"{'ok' if good else 'not ok'} {i} - {c[0]}: {' '.join(text.split())}", flush=True)
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

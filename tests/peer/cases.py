@@ -1,0 +1,243 @@
+"""Synthetic models of every architecture and tensor type, as options of `sluice synth`."""
+MOE = "--experts 8 --top-k 2"
+LONG = [(1, 1), (4, 650)]
+MLA = "--heads 5 --head-dim 40 --rotated 16 --value-dim 24 --latent 96"
+F32 = "-t F32 --embd-type F32 --output-type F32"
+MXFP4 = "-t Q8_0 --gate MXFP4 --up MXFP4 --down MXFP4"
+KL = 1e-2
+CASES = [
+    # name, synth options, True (F32 bars) or the bar of the mean KL divergence, prompts other than PROMPTS
+    ("qwen3moe f32", f"--arch qwen3moe {F32} {MOE}", True),
+    ("qwen2moe f32", f"--arch qwen2moe {F32} {MOE}", True),
+    ("mixtral f32", f"--arch llama {F32} {MOE}", True),
+    ("mixtral f32 rope_freqs", f"--arch llama {F32} {MOE} --rope-freqs", True),
+    ("olmoe f32", f"--arch olmoe {F32} {MOE} --embd 256 --heads 4 --kv-heads 4 --head-dim 64", True),
+    ("ernie4_5-moe f32", f"--arch ernie4_5-moe {F32} {MOE} --dense-layers 1", True),
+    ("ernie4_5-moe f32, all with experts", f"--arch ernie4_5-moe {F32} --experts 12 --top-k 3 --kv-heads 4", True),
+    ("hunyuan-moe f32", f"--arch hunyuan-moe {F32} {MOE} --expert-ff 512", True),
+    ("hunyuan-moe f32, gqa 3", f"--arch hunyuan-moe {F32} --experts 16 --top-k 4 --heads 6 --kv-heads 2 "
+     "--head-dim 128 --expert-ff 512", True),
+    ("ernie4_5-moe f32, groups", f"--arch ernie4_5-moe {F32} --experts 24 --top-k 4 --groups 4 --groups-used 2", True),
+    # Longer than twice the window; 600 positions and more.
+    ("gpt-oss f32", f"--arch gpt-oss {F32} --experts 8 --top-k 4 --expert-ff 256", True, LONG),
+    ("gpt-oss f32, window 32, gqa 8", f"--arch gpt-oss {F32} --experts 16 --top-k 4 --heads 16 --kv-heads 2 "
+     "--window 32 --layers 6", True, LONG),
+    ("gpt-oss f32, window 200, head_dim 128", f"--arch gpt-oss {F32} --experts 8 --top-k 4 --heads 6 --kv-heads 2 "
+     "--head-dim 128 --window 200 --layers 3", True, LONG),
+    ("gpt-oss f32, window 1, gqa 1", f"--arch gpt-oss {F32} --experts 4 --top-k 4 --heads 4 --kv-heads 4 "
+     "--head-dim 32 --window 1", True, LONG),
+    ("gpt-oss f32, yarn", f"--arch gpt-oss {F32} --experts 8 --top-k 4 --yarn 32 --rope-base 150000 --window 128 "
+     "--ctx 131072", True, LONG),
+    ("gpt-oss f32, two rotations", f"--arch gpt-oss {F32} --experts 8 --top-k 4 --window 48 --window-rope-base 10000",
+     True, LONG),
+    # Longer than the peer's chunks of 64, and than two pages.
+    ("qwen3next f32", f"--arch qwen3next {F32} {MOE} --layers 5 --rotated 32", True, LONG),
+    ("qwen3next f32, 7 heads per key head, every 2nd attends", f"--arch qwen3next {F32} --experts 7 --top-k 3 "
+     "--layers 4 --attn-every 2 --delta-heads 7 --delta-key-heads 1 --delta-dim 48 --heads 6 --kv-heads 2 "
+     "--head-dim 96 --rotated 24 --embd 192 --shared-ff 96 --tied", True, LONG),
+    ("qwen3next f32, heads of 128, interval 3, nextn", f"--arch qwen3next {F32} --experts 12 --top-k 5 --layers 6 "
+     "--attn-every 3 --delta-heads 4 --delta-key-heads 2 --delta-dim 128 --nextn 1", True, LONG),
+    ("qwen35moe f32", f"--arch qwen35moe {F32} {MOE} --layers 5 --rotated 32", True, LONG),
+    ("qwen35moe f32, 3 heads per key head, every 2nd attends", f"--arch qwen35moe {F32} --experts 9 --top-k 3 "
+     "--layers 4 --attn-every 2 --delta-heads 6 --delta-key-heads 2 --delta-dim 80 --heads 6 --kv-heads 3 "
+     "--head-dim 64 --rotated 16 --embd 320 --nextn 1", True, LONG),
+    ("qwen35 f32", f"--arch qwen35 {F32} --experts 0 --top-k 0 --layers 4 --rotated 16", True, LONG),
+    ("qwen35 f32, one key head each, last attends", f"--arch qwen35 {F32} --experts 0 --top-k 0 --layers 3 "
+     "--attn-every 3 --delta-heads 3 --delta-key-heads 3 --delta-dim 64 --heads 3 --kv-heads 1 --head-dim 128 "
+     "--rotated 32 --ff 384 --tied", True, LONG),
+    ("qwen3vlmoe f32", f"--arch qwen3vlmoe {F32} {MOE}", True, LONG),
+    ("qwen3vlmoe f32, gqa 3", f"--arch qwen3vlmoe {F32} --experts 7 --top-k 3 --heads 6 --kv-heads 2 --head-dim 128",
+     True, LONG),
+    ("gemma4 f32", f"--arch gemma4 {F32} {MOE} --layers 6 --window-period 3 --window 48 --head-dim 128 "
+     "--window-head-dim 64 --kv-heads 1 --window-kv-heads 2 --window-rope-base 10000 --softcap 30 --tied", True, LONG),
+    ("gemma4 f32, gqa 3, odd", f"--arch gemma4 {F32} --experts 12 --top-k 5 --layers 5 --window-period 2 --window 33 "
+     "--embd 192 --heads 6 --kv-heads 2 --window-kv-heads 3 --head-dim 64 --window-head-dim 96 --ff 160 --expert-ff 96 "
+     "--window-rope-base 5000 --softcap 15", True, LONG),
+    ("gemma4 dense f32", f"--arch gemma4 {F32} --experts 0 --top-k 0 --layers 4 --window-period 2 --window 70 "
+     "--window-rope-base 10000 --softcap 30", True, LONG),
+    ("gemma4 f32, gate and up fused", f"--arch gemma4 {F32} --experts 7 --top-k 3 --layers 4 --window-period 2 "
+     "--window 60 --window-rope-base 10000 --expert-ff 96 --softcap 30 --fused-experts", True, LONG),
+    ("gemma4 q4_0, gate and up fused", f"--arch gemma4 -t Q4_0 --down Q8_0 {MOE} --layers 4 --window-period 2 "
+     "--window 60 --window-rope-base 10000 --expert-ff 96 --softcap 30 --fused-experts", 5e-3, LONG),
+    ("qwen3next f32, gate and up fused", f"--arch qwen3next {F32} {MOE} --layers 4 --fused-experts", True, LONG),
+    ("qwen35moe q4_K, gate and up fused", f"--arch qwen35moe -t Q4_K {MOE} --expert-ff 256 --layers 4 --rotated 16 "
+     "--fused-experts", 5e-3, LONG),
+    ("llama4 f32", f"--arch llama4 {F32} --experts 8 --top-k 1 --layers 5", True, LONG),
+    ("llama4 f32, every 2nd with experts, odd", f"--arch llama4 {F32} --experts 7 --top-k 1 --layers 6 --moe-step 2 "
+     "--heads 6 --kv-heads 2 --head-dim 48 --embd 192 --expert-ff 96 --ff 160 --rope-base 500000 --tied", True, LONG),
+    ("llama4 f32, 128 experts", f"--arch llama4 {F32} --experts 128 --top-k 1 --layers 4 --expert-ff 32 --rope-freqs",
+     True, LONG),
+    # Past the first chunk of positions, where queries of layers without rotation begin to grow.
+    ("llama4 f32, 8400 positions", f"--arch llama4 {F32} --experts 4 --top-k 1 --layers 4 --embd 128 --heads 2 "
+     "--kv-heads 1 --expert-ff 64 --ctx 16384", True, [(4, 8400)]),
+    ("llama4 q4_K", "--arch llama4 -t Q4_K --experts 8 --top-k 1 --layers 4 --expert-ff 256", 5e-3, LONG),
+    ("afmoe f32", f"--arch afmoe {F32} {MOE} --layers 6 --window 48 --dense-layers 1", True, LONG),
+    ("afmoe f32, gqa 3, odd", f"--arch afmoe {F32} --experts 12 --top-k 5 --layers 5 --window 33 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --ff 160 --expert-ff 96 --shared-ff 192 --router-scale 2.5 --window-period 2 --tied",
+     True, LONG),
+    ("afmoe q8_0", f"--arch afmoe -t Q8_0 {MOE} --layers 5 --window 48 --dense-layers 2", 5e-3, LONG),
+    ("laguna f32", f"--arch laguna {F32} {MOE} --layers 5 --window 48 --dense-layers 1 --gate-heads --heads 4 "
+     "--window-heads 6 --kv-heads 2 --rotated 32 --window-rotated 64 --window-rope-base 10000 --yarn 8 --ctx 32768",
+     True, LONG),
+    ("laguna f32, gates of elements, odd", f"--arch laguna {F32} --experts 9 --top-k 4 --layers 5 --window 33 "
+     "--embd 192 --heads 6 --kv-heads 3 --head-dim 32 --expert-ff 96 --shared-ff 160 --router-scale 2.5", True, LONG),
+    ("laguna q8_0", f"--arch laguna -t Q8_0 {MOE} --layers 5 --window 48 --gate-heads", 5e-3, LONG),
+    ("cohere2moe f32", f"--arch cohere2moe {F32} {MOE} --layers 6 --window 48 --dense-layers 1", True, LONG),
+    ("cohere2moe f32, odd", f"--arch cohere2moe {F32} --experts 9 --top-k 4 --layers 5 --window 33 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --expert-ff 96 --shared-ff 192 --ff 160 --dense-layers 2 --window-period 3 --tied "
+     "--fused-experts", True, LONG),
+    ("cohere2moe q8_0", f"--arch cohere2moe -t Q8_0 {MOE} --layers 5 --window 48", 5e-3, LONG),
+    ("dbrx f32", f"--arch dbrx {F32} {MOE}", True, LONG),
+    ("dbrx f32, gqa 3, odd", f"--arch dbrx {F32} --experts 12 --top-k 5 --embd 192 --heads 6 --kv-heads 2 --head-dim 32 "
+     "--expert-ff 96 --layers 3", True, LONG),
+    ("dbrx q4_K", f"--arch dbrx -t Q4_K {MOE} --expert-ff 256", 5e-3, LONG),
+    ("grok f32", f"--arch grok {F32} {MOE}", True, LONG),
+    ("grok f32, dense part, odd", f"--arch grok {F32} --experts 7 --top-k 3 --embd 192 --heads 6 --kv-heads 3 "
+     "--head-dim 32 --expert-ff 96 --ff 160 --beside --softcap 20 --tied", True, LONG),
+    ("grok q8_0", f"--arch grok -t Q8_0 {MOE} --beside", 5e-3, LONG),
+    ("mimo2 f32", f"--arch mimo2 {F32} {MOE} --layers 5 --window 48 --head-dim 96 --value-dim 64 --rotated 32 "
+     "--window-kv-heads 4 --dense-layers 1 --window-rope-base 10000", True, LONG),
+    ("mimo2 f32, odd, fused qkv", f"--arch mimo2 {F32} --experts 9 --top-k 4 --layers 4 --window 33 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --value-dim 32 --window-kv-heads 3 --expert-ff 96 --window-period 3 --fused-qkv",
+     True, LONG),
+    ("mimo2 q8_0", f"--arch mimo2 -t Q8_0 {MOE} --layers 5 --window 48 --head-dim 96 --value-dim 64", 5e-3, LONG),
+    ("mistral4 f32, tempered", f"--arch mistral4 {F32} {MOE} {MLA} --q-lora 48 --dense-layers 1 --temper 100", True,
+     LONG),
+    ("mistral4 f32, yarn, odd", f"--arch mistral4 {F32} --experts 7 --top-k 3 {MLA} --q-lora 40 --heads 7 --temper 33 "
+     "--yarn 8 --yarn-multiplier 0.1 --ctx 32768 --fused-experts", True, LONG),
+    ("mistral4 q8_0", f"--arch mistral4 -t Q8_0 {MOE} --heads 6 --head-dim 96 --rotated 32 --value-dim 64 "
+     "--latent 128 --q-lora 64 --temper 100", 5e-3, LONG),
+    ("arctic f32", f"--arch arctic {F32} {MOE}", True, LONG),
+    ("arctic f32, gqa 3, odd", f"--arch arctic {F32} --experts 12 --top-k 5 --embd 192 --heads 6 --kv-heads 2 "
+     "--head-dim 32 --expert-ff 96 --layers 5 --tied", True, LONG),
+    ("arctic q4_K", f"--arch arctic -t Q4_K {MOE} --expert-ff 256", 5e-3, LONG),
+    ("step35 f32", f"--arch step35 {F32} {MOE} --layers 6 --window 48 --dense-layers 1 --window-heads 6 --kv-heads 2 "
+     "--window-rope-base 10000 --rope-freqs", True, LONG),
+    ("step35 f32, odd", f"--arch step35 {F32} --experts 9 --top-k 4 --layers 5 --window 33 --embd 192 --heads 6 "
+     "--kv-heads 3 --head-dim 32 --expert-ff 96 --shared-ff 160 --ff 160 --dense-layers 2 --window-period 2 "
+     "--router-scale 2.5 --window-rope-base 5000 --window-rotated 16", True, LONG),
+    ("step35 q8_0", f"--arch step35 -t Q8_0 {MOE} --layers 5 --window 48", 5e-3, LONG),
+    ("mistral3 f32, dense", f"--arch mistral3 {F32} --experts 0 --top-k 0 --yarn 32 --ctx 4096", True, LONG),
+    ("mistral3 f32, experts, odd", f"--arch mistral3 {F32} --experts 7 --top-k 3 --heads 6 --kv-heads 2 --embd 192 "
+     "--head-dim 32 --expert-ff 96 --yarn 9 --ctx 1000 --tied", True, LONG),
+    ("mistral3 q4_K", "--arch mistral3 -t Q4_K --experts 0 --top-k 0 --yarn 32 --ctx 4096", 5e-3, LONG),
+    ("llama dense f32", f"--arch llama {F32} --experts 0 --top-k 0", True),
+    ("qwen3 dense f32", f"--arch qwen3 {F32} --experts 0 --top-k 0", True),
+    ("qwen2 dense f32", f"--arch qwen2 {F32} --experts 0 --top-k 0", True),
+    ("tied f32", f"--arch qwen3moe {F32} {MOE} --tied", True),
+    ("yarn f32", f"--arch qwen3moe {F32} {MOE} --yarn 4", True),
+    ("head_dim 96, gqa 1", f"--arch qwen3moe {F32} {MOE} --heads 3 --kv-heads 3 --head-dim 96", True),
+    ("head_dim 128, gqa 3", f"--arch qwen3moe {F32} {MOE} --heads 6 --kv-heads 2 --head-dim 128", True),
+    ("head_dim 32, gqa 8", f"--arch qwen3moe {F32} {MOE} --heads 16 --kv-heads 2 --head-dim 32", True),
+    ("7 experts, top 1", f"--arch qwen3moe {F32} --experts 7 --top-k 1", True),
+    ("12 experts, top 12", f"--arch qwen3moe {F32} --experts 12 --top-k 12", True),
+    ("60 experts, top 4", f"--arch qwen2moe {F32} --experts 60 --top-k 4 --embd 192 --heads 3 "
+     "--kv-heads 1 --expert-ff 96", True),
+    # All experts chosen: over so many layers some router is near a tie, and rounding then picks another expert.
+    ("24 layers", f"--arch qwen3moe {F32} --experts 4 --top-k 4 --layers 24", True),
+    ("f16", f"--arch qwen3moe -t F16 --embd-type F16 --output-type F16 {MOE}", KL),
+    ("bf16", f"--arch qwen3moe -t BF16 --embd-type BF16 --output-type BF16 {MOE}", KL),
+    ("mixed Q4_K_M-like", f"--arch qwen3moe -t Q4_K --down Q6_K,Q4_K --attn Q4_K,Q5_K {MOE} --expert-ff 256",
+     KL),
+    ("qwen2moe q4_K", f"--arch qwen2moe -t Q4_K {MOE} --expert-ff 256", KL),
+    ("mixtral q4_K", f"--arch llama -t Q4_K {MOE} --expert-ff 256", KL),
+    ("olmoe q8_0", f"--arch olmoe -t Q8_0 {MOE} --kv-heads 4", KL),
+    ("ernie4_5-moe q4_K", f"--arch ernie4_5-moe -t Q4_K {MOE} --expert-ff 256 --dense-layers 2 --tied", KL),
+    ("hunyuan-moe q4_K", f"--arch hunyuan-moe -t Q4_K {MOE} --expert-ff 512", KL),
+    ("gpt-oss mxfp4", f"--arch gpt-oss {MXFP4} --experts 8 --top-k 4 --expert-ff 256", 5e-3, LONG),
+    ("gpt-oss mxfp4, 32 experts, yarn", f"--arch gpt-oss {MXFP4} --experts 32 --top-k 4 --embd 480 --heads 16 "
+     "--kv-heads 2 --expert-ff 480 --window 128 --yarn 32 --rope-base 150000 --ctx 131072 --layers 6", 5e-3, LONG),
+    ("gpt-oss q8_0", "--arch gpt-oss -t Q8_0 --experts 8 --top-k 4 --expert-ff 256", 5e-3, LONG),
+    ("gpt-oss q8_0, window 32, gqa 8", "--arch gpt-oss -t Q8_0 --experts 16 --top-k 4 --heads 16 --kv-heads 2 "
+     "--window 32 --layers 6", 5e-3, LONG),
+    ("qwen3next q4_K", f"--arch qwen3next -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 4 --rotated 16 "
+     "--delta-heads 8 --delta-dim 64", 5e-3, LONG),
+    ("qwen35moe q4_K", f"--arch qwen35moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 4 --rotated 16 "
+     "--delta-heads 8 --delta-dim 64", 5e-3, LONG),
+    ("qwen35 q8_0", "--arch qwen35 -t Q8_0 --experts 0 --top-k 0 --layers 4 --rotated 16", 5e-3, LONG),
+    ("qwen3vlmoe q4_K", f"--arch qwen3vlmoe -t Q4_K {MOE} --expert-ff 256", 5e-3, LONG),
+    ("deepseek2 f32", f"--arch deepseek2 {F32} {MOE} {MLA} --q-lora 48 --dense-layers 1", True, LONG),
+    # llama.cpp takes a model for one without q_lora by its 27 layers; all experts chosen, as in "24 layers".
+    ("deepseek2 f32, lite", f"--arch deepseek2 {F32} --experts 4 --top-k 4 --layers 27 --dense-layers 1 --embd 128 "
+     "--heads 3 --head-dim 48 --rotated 16 --value-dim 40 --latent 64 --expert-ff 64 --shared-ff 128 --ff 192", True,
+     LONG),
+    ("deepseek2 f32, joined kv_b", f"--arch deepseek2 {F32} --experts 4 --top-k 4 {MLA} --q-lora 40 --joined-kv "
+     "--heads 7", True, LONG),
+    ("deepseek2 f32, lite, joined kv_b, yarn", f"--arch deepseek2 {F32} --experts 4 --top-k 4 --layers 27 "
+     "--dense-layers 2 --embd 128 --heads 2 --head-dim 48 --rotated 16 --value-dim 32 --latent 32 --expert-ff 64 "
+     "--shared-ff 64 --ff 192 --joined-kv --yarn 40 --yarn-multiplier 0.0707 --ctx 163840", True, LONG),
+    ("deepseek2 f32, sigmoid and bias", f"--arch deepseek2 {F32} --experts 12 --top-k 3 {MLA} --q-lora 56 --sigmoid "
+     "--router-scale 2.5 --dense-layers 2 --tied", True, LONG),
+    ("deepseek2 f32, groups", f"--arch deepseek2 {F32} --experts 16 --top-k 3 --groups 4 --groups-used 2 {MLA} "
+     "--q-lora 56 --sigmoid --router-scale 2.5", True, LONG),
+    ("deepseek2 f32, yarn", f"--arch deepseek2 {F32} {MOE} {MLA} --q-lora 48 --yarn 32 --yarn-multiplier 0.1 "
+     "--ctx 131072 --rope-base 50000 --sigmoid", True, LONG),
+    ("deepseek2 f32, yarn without a multiplier", f"--arch deepseek2 {F32} {MOE} {MLA} --q-lora 48 --yarn 4", True, LONG),
+    ("deepseek2 f32, 20 heads of 256", f"--arch deepseek2 {F32} {MOE} --heads 20 --head-dim 256 --rotated 64 "
+     "--value-dim 256 --latent 512 --q-lora 192 --layers 2 --nextn 1 --sigmoid", True, LONG),
+    ("deepseek2 q8_0", f"--arch deepseek2 -t Q8_0 {MOE} --heads 6 --head-dim 96 --rotated 32 --value-dim 64 "
+     "--latent 128 --q-lora 64 --dense-layers 1 --sigmoid", 5e-3, LONG),
+    ("deepseek2 q4_K, joined kv_b", f"--arch deepseek2 -t Q4_K {MOE} --heads 4 --head-dim 96 --rotated 32 "
+     "--value-dim 64 --latent 256 --q-lora 256 --expert-ff 256 --joined-kv --dense-layers 1", 5e-3, LONG),
+    ("minimax-m2 f32", f"--arch minimax-m2 {F32} {MOE} --rotated 32", True, LONG),
+    ("minimax-m2 f32, gqa 3, odd", f"--arch minimax-m2 {F32} --experts 13 --top-k 5 --layers 3 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --rotated 16 --expert-ff 96 --rope-base 5e6", True, LONG),
+    ("minimax-m2 q4_K", f"--arch minimax-m2 -t Q4_K --down Q6_K {MOE} --expert-ff 256 --rotated 32", 5e-3, LONG),
+    ("dots1 f32", f"--arch dots1 {F32} {MOE} --kv-heads 4 --dense-layers 1 --router-scale 2.5", True, LONG),
+    ("dots1 f32, heads of 96, odd", f"--arch dots1 {F32} --experts 14 --top-k 6 --layers 5 --embd 192 --heads 3 "
+     "--kv-heads 3 --head-dim 96 --expert-ff 96 --shared-ff 192 --ff 160 --dense-layers 2", True, LONG),
+    ("dots1 q4_K", f"--arch dots1 -t Q4_K --down Q6_K {MOE} --kv-heads 4 --expert-ff 256 --dense-layers 1", 5e-3, LONG),
+    ("deepseek f32", f"--arch deepseek {F32} {MOE} --dense-layers 1", True, LONG),
+    ("deepseek f32, one key head each, odd", f"--arch deepseek {F32} --experts 13 --top-k 6 --layers 5 --embd 192 "
+     "--heads 6 --kv-heads 6 --head-dim 32 --expert-ff 96 --shared-ff 192 --ff 352 --dense-layers 2 --rope-base 10000 "
+     "--tied", True, LONG),
+    ("deepseek q4_K", f"--arch deepseek -t Q4_K --down Q6_K {MOE} --expert-ff 256 --dense-layers 1", 5e-3, LONG),
+    ("bailingmoe f32", f"--arch bailingmoe {F32} {MOE}", True, LONG),
+    ("bailingmoe f32, gqa 3, odd", f"--arch bailingmoe {F32} --experts 11 --top-k 6 --layers 5 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --expert-ff 96 --shared-ff 192 --rope-base 600000", True, LONG),
+    ("bailingmoe q4_K", f"--arch bailingmoe -t Q4_K --down Q6_K {MOE} --expert-ff 256", 5e-3, LONG),
+    ("bailingmoe2 f32", f"--arch bailingmoe2 {F32} --experts 16 --top-k 4 --groups 4 --groups-used 2 --fused-qkv "
+     "--rotated 32 --dense-layers 1 --router-scale 2.5 --nextn 1", True, LONG),
+    ("bailingmoe2 f32, gqa 4, two shared, odd", f"--arch bailingmoe2 {F32} --experts 15 --top-k 5 --layers 5 --embd 192 "
+     "--heads 4 --kv-heads 1 --head-dim 48 --rotated 24 --expert-ff 96 --shared-ff 192 --ff 160 --dense-layers 2 "
+     "--fused-qkv --groups 5 --groups-used 3", True, LONG),
+    ("bailingmoe2 q4_K", "--arch bailingmoe2 -t Q4_K --down Q6_K --experts 16 --top-k 4 --groups 4 --groups-used 2 "
+     "--fused-qkv --rotated 32 --expert-ff 256 --dense-layers 1", 5e-3, LONG),
+    ("hy_v3 f32", f"--arch hy_v3 {F32} {MOE} --dense-layers 1 --router-scale 2.5 --nextn 1", True, LONG),
+    ("hy_v3 f32, gqa 3, odd", f"--arch hy_v3 {F32} --experts 13 --top-k 5 --layers 5 --embd 192 --heads 6 --kv-heads 2 "
+     "--head-dim 48 --expert-ff 96 --shared-ff 160 --ff 224 --dense-layers 2 --tied", True, LONG),
+    ("hy_v3 q4_K", f"--arch hy_v3 -t Q4_K --down Q6_K {MOE} --expert-ff 256 --dense-layers 1", 5e-3, LONG),
+    ("mellum f32", f"--arch mellum {F32} {MOE} --layers 5 --window 48 --yarn 8 --ctx 32768", True, LONG),
+    ("mellum f32, gqa 3, odd", f"--arch mellum {F32} --experts 11 --top-k 4 --layers 5 --embd 192 --heads 6 --kv-heads 2 "
+     "--head-dim 48 --expert-ff 96 --window 33 --window-period 2", True, LONG),
+    ("mellum q4_K", f"--arch mellum -t Q4_K --down Q6_K {MOE} --expert-ff 256 --window 48", 5e-3, LONG),
+    ("granitemoe f32", f"--arch granitemoe {F32} {MOE} --shared-ff 0", True, LONG),
+    ("granitemoe f32, shared, gqa 3, odd", f"--arch granitemoe {F32} --experts 13 --top-k 6 --layers 5 --embd 192 "
+     "--heads 6 --kv-heads 2 --head-dim 32 --expert-ff 96 --shared-ff 160 --rope-base 10000 --tied", True, LONG),
+    ("granitemoe q4_K", f"--arch granitemoe -t Q4_K --down Q6_K {MOE} --expert-ff 256", 5e-3, LONG),
+    ("exaone-moe f32", f"--arch exaone-moe {F32} {MOE} --layers 5 --dense-layers 1 --window 48 --router-scale 2.5 "
+     "--nextn 1 --window-period 4", True, LONG),
+    ("exaone-moe f32, gqa 3, odd", f"--arch exaone-moe {F32} --experts 11 --top-k 4 --layers 6 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --expert-ff 96 --shared-ff 160 --ff 224 --dense-layers 2 --window 33 "
+     "--window-period 3", True, LONG),
+    ("exaone-moe q4_K", f"--arch exaone-moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --dense-layers 1 --window 48",
+     5e-3, LONG),
+    # llama.cpp's window is 4096, whatever the file says; and it rotates all layers of a model of four.
+    ("smallthinker f32", f"--arch smallthinker {F32} {MOE} --layers 5 --window 4096 --ctx 16384", True, LONG),
+    ("smallthinker f32, 4500 positions, gqa 3, odd", f"--arch smallthinker {F32} --experts 11 --top-k 4 --layers 3 "
+     "--embd 96 --heads 3 --kv-heads 1 --head-dim 32 --expert-ff 96 --window 4096 --ctx 16384 --tied", True,
+     [(4, 4500)]),
+    ("smallthinker q4_K", f"--arch smallthinker -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 3 --window 4096 "
+     "--ctx 16384", 5e-3, LONG),
+    ("glm4moe f32", f"--arch glm4moe {F32} {MOE} --layers 5 --dense-layers 1 --rotated 32 --router-scale 2.5 --nextn 1",
+     True, LONG),
+    ("glm4moe f32, no q and k norms, sections, odd", f"--arch glm4moe {F32} --experts 11 --top-k 4 --layers 4 "
+     "--dense-layers 2 --embd 192 --heads 6 --kv-heads 2 --head-dim 48 --rotated 24 --expert-ff 96 --shared-ff 192 "
+     "--ff 160 --no-qk-norm --qkv-bias --sections --rope-base 10000 --tied", True, LONG),
+    ("glm4moe q4_K", f"--arch glm4moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 4 --dense-layers 1 "
+     "--rotated 32 --nextn 1", 5e-3, LONG),
+    ("odd rows fall back", f"--arch qwen3moe -t Q4_K {MOE} --embd 288 --expert-ff 96", KL),
+]
+for t in ("Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S "
+          "IQ4_NL IQ4_XS MXFP4").split():
+    CASES.append((f"type {t}", f"--arch qwen3moe -t {t} {MOE} --expert-ff 256 --layers 3", KL))
