@@ -31,8 +31,8 @@ LDFLAGS_tsan := -fsanitize=thread
 LDFLAGS_coverage := --coverage
 LDFLAGS_fuzz := -fsanitize=address,undefined
 CFLAGS_all = $(CFLAGS_common) $(CFLAGS_$(MODE)) $(CFLAGS)
-# libcurl brings thirty libraries: only into programs that pull.
-LDLIBS := -Wl,--push-state,--as-needed -lcurl -Wl,--pop-state -lmicrohttpd -lgnutls -ljansson -lpcre2-8 -luring -lm -lpthread
+# libcurl brings thirty libraries: only into programs that pull. libedit: only where lines are typed.
+LDLIBS := -Wl,--push-state,--as-needed -lcurl -ledit -Wl,--pop-state -lmicrohttpd -lgnutls -ljansson -lpcre2-8 -luring -lm -lpthread
 
 # What cannot be ends the program there; a release goes on where it safely can.
 $(foreach m,debug asan tsan coverage fuzz,$(eval CFLAGS_$(m) += -DSL_STRICT))
@@ -102,6 +102,7 @@ include mk/load.mk
 include mk/peer.mk
 include mk/pull.mk
 include mk/soak.mk
+include mk/terminal.mk
 include mk/install.mk
 include mk/test.mk
 

@@ -243,21 +243,38 @@ static const char *allowed(const struct sl_arg *a, const struct sl_arg_limit *l,
     return buf;
 }
 
-/* Stores a value that was given; -1, or 2 after an error message. */
-static int take(const struct sl_command *c, const struct sl_arg *a, const char *text) {
-    if (!*text && a->kind != SL_ARG_TEXT && !is_number(a->kind))
-        return sl_usage_error(c->name, "%s is empty: must be %s", a->name, a->value);
+/* Stores a value that was given under this name, which is the option's or another. */
+static bool take(const struct sl_command *c, const struct sl_arg *a, const char *name,
+                 const char *text, struct sl_err *err) {
+    if (!*text && a->kind != SL_ARG_TEXT && !is_number(a->kind)) {
+        (void)sl_fail(err, SL_ERR_CONFIG, "%s is empty: must be %s", name, a->value);
+        return false;
+    }
     const struct sl_arg_limit *l = limit_of(c, a);
+    union {
+        uint32_t u32;
+        uint64_t u64;
+        float f32;
+    } before = {.u64 = 0}; /* a number that is refused leaves what was there */
+    size_t size = a->kind == SL_ARG_U32   ? sizeof before.u32
+                  : a->kind == SL_ARG_F32 ? sizeof before.f32
+                                          : sizeof before.u64;
+    if (is_number(a->kind))
+        memcpy(&before, a->out, size);
     bool stored = store(a, text);
     double v = stored ? stored_number(a) : 0;
     if (stored && (!l || (v == 0 && l->zero) || (v >= l->least && v <= l->most)))
-        return -1;
-    if (a->kind == SL_ARG_LIST || a->kind == SL_ARG_INPUTS)
-        return sl_usage_error(c->name, "%s %s is one too many: at most %u may be given", a->name,
-                              text, SL_ARG_LIST_MAX);
+        return true;
+    if (a->kind == SL_ARG_LIST || a->kind == SL_ARG_INPUTS) {
+        (void)sl_fail(err, SL_ERR_CONFIG, "%s %s is one too many: at most %u may be given", name,
+                      text, SL_ARG_LIST_MAX);
+        return false;
+    }
+    memcpy(a->out, &before, size);
     char must_be[256];
-    return sl_usage_error(c->name, "%s is '%s': must be %s", a->name, text,
-                          allowed(a, l, must_be, sizeof must_be));
+    (void)sl_fail(err, SL_ERR_CONFIG, "%s is '%s': must be %s", name, text,
+                  allowed(a, l, must_be, sizeof must_be));
+    return false;
 }
 
 static const struct sl_arg *find(const struct sl_command *c, const char *word, size_t len) {
@@ -297,6 +314,11 @@ static int take_model(const struct sl_command *c, const char *argument) {
     return -1;
 }
 
+bool sl_args_set(const struct sl_command *c, const char *option, const char *name, const char *text,
+                 struct sl_err *err) {
+    return take(c, find(c, option, strlen(option)), name, text, err);
+}
+
 int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
     bool seen[128] = {false};
     bool only_arguments = false;
@@ -334,9 +356,9 @@ int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
         if (!eq && i + 1 >= argc)
             return sl_usage_error(c->name, "%s needs a value: %s", a->name, a->value);
         const char *value = eq ? eq + 1 : argv[++i];
-        int rc = take(c, a, value);
-        if (rc >= 0)
-            return rc;
+        struct sl_err err;
+        if (!take(c, a, a->name, value, &err))
+            return sl_usage_error(c->name, "%s", err.text);
     }
     for (uint32_t i = 0; i < c->n_args; i++)
         if (c->args[i].required && !seen[i])

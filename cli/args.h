@@ -8,20 +8,21 @@
 #include <stdint.h>
 
 enum sl_arg_kind {
-    SL_ARG_FLAG,   /* bool: --x sets true */
-    SL_ARG_STRING, /* const char *, not empty */
-    SL_ARG_TEXT,   /* the same, may be empty */
-    SL_ARG_INPUT,  /* const char *, not empty: a file to read */
-    SL_ARG_INPUTS, /* struct sl_arg_list of files, or folders with files named like the model's */
-    SL_ARG_OUTPUT, /* const char *, not empty: a file to write, compared with all others
-                      (outputs.h) */
-    SL_ARG_KEPT,   /* const char *, not empty: a file or folder of ours that is read and replaced */
-    SL_ARG_FOLDER, /* const char *, not empty: a folder that only we use */
-    SL_ARG_U32,    /* uint32_t, decimal */
-    SL_ARG_U64,    /* uint64_t, decimal or 0x */
-    SL_ARG_F32,    /* float */
-    SL_ARG_BYTES,  /* uint64_t: 512, 64KiB, 2GiB, 1.5G (binary units with or without iB) */
-    SL_ARG_LIST,   /* struct sl_arg_list: may be given several times */
+    SL_ARG_FLAG,    /* bool: --x sets true */
+    SL_ARG_STRING,  /* const char *, not empty */
+    SL_ARG_TEXT,    /* the same, may be empty */
+    SL_ARG_INPUT,   /* const char *, not empty: a file to read */
+    SL_ARG_INPUTS,  /* struct sl_arg_list of files, or folders with files named like the model's */
+    SL_ARG_OUTPUT,  /* const char *, not empty: a file to write, compared with all others
+                       (outputs.h) */
+    SL_ARG_KEPT,    /* const char *, not empty: a file or folder of ours that is read and replaced;
+                       off: none */
+    SL_ARG_FOLDER,  /* const char *, not empty: a folder that only we use */
+    SL_ARG_U32,     /* uint32_t, decimal */
+    SL_ARG_U64,     /* uint64_t, decimal or 0x */
+    SL_ARG_F32,     /* float */
+    SL_ARG_BYTES,   /* uint64_t: 512, 64KiB, 2GiB, 1.5G (binary units with or without iB) */
+    SL_ARG_LIST,    /* struct sl_arg_list: may be given several times */
     SL_ARG_HEADING, /* a heading in --help; name is its text */
 };
 
@@ -75,6 +76,11 @@ struct sl_command {
  * Exit codes of all commands: 2 for what is wrong on the command line itself, found before anything
  * is opened; 1 for what fails afterwards, including a named file that does not exist. */
 int sl_args_parse(const struct sl_command *command, int argc, char **argv);
+
+/* Stores the value of one of the command's options that take one, as if it had been given. name:
+ * what the error calls it. False: nothing changed, and err says what is allowed. */
+bool sl_args_set(const struct sl_command *command, const char *option, const char *name,
+                 const char *text, struct sl_err *err);
 
 /* Prints what is wrong with a command's options on stderr, and where to read about them. Returns 2,
  * exit code. command: NULL = the program itself. */

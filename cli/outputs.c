@@ -10,9 +10,12 @@ static const char *word_of(const struct sl_arg *a) {
     switch (a->kind) {
     case SL_ARG_INPUT:
     case SL_ARG_OUTPUT:
-    case SL_ARG_KEPT:
     case SL_ARG_FOLDER:
         return *(const char *const *)a->out;
+    case SL_ARG_KEPT: { /* off: no file */
+        const char *word = *(const char *const *)a->out;
+        return word && strcmp(word, "off") == 0 ? NULL : word;
+    }
     default:
         return NULL;
     }

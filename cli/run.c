@@ -2,271 +2,172 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
-#include "cli/open_engine.h"
+#include "cli/run_chat.h"
+#include "cli/turn_history.h"
+#include "cli/turn_reader.h"
 #include "common/buf.h"
-#include "common/clock.h"
-#include "common/cond.h"
 #include "common/log.h"
-#include "model/chat/chat.h"
+#include "common/utf8.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/random.h>
 
-/* How often it is looked whether ctrl-C was pressed. */
-#define INTERRUPT_NS 50000000u
-
-struct chat {
-    struct sl_opened o;
-    struct sl_tokenizer *tok;
-    struct sl_chat model;
-    bool raw; /* no template */
-    json_t *messages;
-    struct sl_sampling sampling;
-    uint32_t max_tokens;
-    bool quiet;
+struct options {
+    const char *prompt, *file, *system, *history;
+    char default_history[4096];
 };
 
-/* One answer: what the scheduler thread writes, and how the main thread waits for its end. */
-struct answer {
-    struct sl_token_sink sink; /* first: the engine's pointer is ours */
-    const struct sl_tokenizer *tok;
-    struct sl_detok detok;
-    struct sl_buf text;
-    pthread_mutex_t lock;
-    pthread_cond_t cond;
-    bool done;
-    struct sl_gen_result result;
-};
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int sig) {
-    (void)sig;
-    interrupted = 1;
+static bool wrong_file(const char *path, const char *why) {
+    fprintf(stderr, "sluice run: --file %s: %s\n", path, why);
+    return false;
 }
 
-static void emit(struct answer *a, struct sl_str s) {
-    fwrite(s.ptr, 1, s.len, stdout);
-    fflush(stdout);
-    sl_buf_put(&a->text, s.ptr, s.len);
+/* Appends a file's text, "-": that of standard input. */
+static bool read_file(const char *path, struct sl_buf *out) {
+    bool is_stdin = strcmp(path, "-") == 0;
+    FILE *f = is_stdin ? stdin : fopen(path, "re");
+    char some[8192];
+    size_t n, from = out->len;
+    if (!f)
+        return wrong_file(path, strerror(errno));
+    while ((n = fread(some, 1, sizeof some, f)) > 0 && out->len - from <= SL_MAX_TURN_BYTES)
+        sl_buf_put(out, some, n);
+    int error = ferror(f) ? errno : 0;
+    if (!is_stdin)
+        fclose(f);
+    if (error)
+        return wrong_file(path, strerror(error));
+    if (out->len - from > SL_MAX_TURN_BYTES)
+        return wrong_file(path, "larger than 64 MiB, which no context can hold");
+    return true;
 }
 
-static enum sl_status push(struct sl_token_sink *s, const struct sl_token *token) {
-    struct answer *a = (struct answer *)s;
-    struct sl_str out;
-    if (token->eog)
-        return SL_OK;
-    enum sl_status status = sl_detok_push(&a->detok, a->tok, token->id, false, &out);
-    if (status == SL_OK)
-        emit(a, out);
-    return status;
+/* -p and -f as one text. False after an error message. */
+static bool read_prompt(const struct options *o, struct sl_buf *out) {
+    if (o->prompt)
+        sl_buf_puts(out, o->prompt);
+    if (o->prompt && o->file)
+        sl_buf_puts(out, "\n\n");
+    if (o->file && !read_file(o->file, out))
+        return false;
+    while (o->file && out->len && out->ptr[out->len - 1] == '\n')
+        out->len--;
+    const char *why = NULL;
+    if (out->failed)
+        why = "out of memory";
+    else if (out->len && memchr(out->ptr, '\0', out->len))
+        why = "there is a NUL byte in the prompt";
+    else if (out->len && sl_utf8_valid_prefix(out->ptr, out->len) < out->len)
+        why = "the prompt is not UTF-8";
+    if (why)
+        fprintf(stderr, "sluice run: %s\n", why);
+    return !why;
 }
 
-static void finish(struct sl_token_sink *s, const struct sl_gen_result *result) {
-    struct answer *a = (struct answer *)s;
-    pthread_mutex_lock(&a->lock);
-    a->result = *result;
-    a->done = true;
-    pthread_cond_signal(&a->cond);
-    pthread_mutex_unlock(&a->lock);
+static int answer_one(struct sl_run_chat *c, const struct sl_buf *prompt) {
+    enum sl_run_outcome outcome = sl_run_ask(c, prompt->ptr ? prompt->ptr : "", prompt->len);
+    return outcome == SL_RUN_FAILED ? 1 : outcome == SL_RUN_STOPPED ? 130 : 0;
 }
 
-/* Waits for the end, passing an interrupt on as a cancel. */
-static void wait_done(struct sl_engine *e, struct sl_gen_request *r, struct answer *a) {
-    bool canceled = false;
-    pthread_mutex_lock(&a->lock);
-    while (!a->done) {
-        sl_cond_wait_until(&a->cond, &a->lock, sl_now_ns() + INTERRUPT_NS);
-        if (interrupted && !canceled && !a->done) {
-            canceled = true;
-            /* The engine may call finish at once, which takes the lock. */
-            pthread_mutex_unlock(&a->lock);
-            sl_engine_cancel(e, r);
-            pthread_mutex_lock(&a->lock);
-        }
+/* One turn. False: the conversation ends. *rc becomes 1 where it failed, 130 where it was stopped
+ * and nobody is there to go on. */
+static bool take_turn(struct sl_run_chat *c, const struct sl_turn *t, bool typed, int *rc) {
+    enum sl_run_outcome outcome = SL_RUN_ANSWERED;
+    bool failed = t->event == SL_TURN_FAILED, more = true;
+    if (failed)
+        fprintf(stderr, "sluice run: %s\n", t->text);
+    else if (t->command && sl_run_is_command(t->text))
+        more = sl_run_command(c, t->text, &failed);
+    else if (t->len)
+        outcome = sl_run_ask(c, t->text, t->len);
+    if (typed)
+        return more;
+    if (failed || outcome == SL_RUN_FAILED)
+        *rc = 1;
+    if (outcome == SL_RUN_STOPPED || sl_run_interrupted) {
+        *rc = 130;
+        more = false;
     }
-    pthread_mutex_unlock(&a->lock);
+    return more;
 }
 
-static enum sl_status poll_interrupt(void *ctx, struct sl_err *err) {
-    (void)ctx;
-    return interrupted ? sl_fail(err, SL_ERR_CANCELED, "interrupted") : SL_OK;
-}
-
-static bool render(struct chat *c, const char *line, struct sl_ids *ids) {
-    struct sl_err err = {""};
-    if (c->raw)
-        return sl_tokenizer_encode(c->tok, line, strlen(line),
-                                   SL_ENCODE_ADD_SPECIAL | SL_ENCODE_PARSE_SPECIAL, ids) == SL_OK;
-    struct sl_template_limits limits = sl_template_default_limits;
-    limits.watch.poll = poll_interrupt;
-    interrupted = 0;
-    struct sl_chat_vars vars = {0};
-    struct sl_rendered r = {0};
-    enum sl_status status =
-        sl_chat_vars_init(&c->model, c->messages, NULL, NULL, true, &vars)
-            ? sl_template_render_own(c->model.template, vars.all, vars.own, &limits, &r, &err)
-            : SL_ERR_NOMEM;
-    sl_chat_vars_release(&vars);
-    if (status == SL_OK)
-        status = sl_chat_encode(&c->model, &r, NULL, ids);
-    sl_rendered_release(&r);
-    if (status != SL_OK)
-        fprintf(stderr, "sluice run: %s\n", err.text[0] ? err.text : sl_status_text(status));
-    return status == SL_OK;
-}
-
-static void print_speed(const struct sl_gen_result *r) {
-    double prefill = (double)r->prefill_ns * 1e-9, decode = (double)r->decode_ns * 1e-9;
-    /* Tokens found in the prefix cache took no time. */
-    uint32_t n_computed = r->n_prompt - r->n_cached;
-    fprintf(stderr, "[%u prompt tokens, %u cached, %.1f t/s; %u answered, %.1f t/s]\n", r->n_prompt,
-            r->n_cached, prefill > 0 ? n_computed / prefill : 0, r->n_predicted,
-            decode > 0 && r->n_predicted > 1 ? (r->n_predicted - 1) / decode : 0);
-    const struct sl_expert_use *u = &r->experts;
-    uint64_t asked = u->hits + u->late + u->misses;
-    if (u->read_bytes || u->late || u->misses) /* streamed */
-        fprintf(stderr,
-                "[experts: %.1f %% of %llu were there, %llu late, %llu missed; %.1f MB from disk, "
-                "%.2f s waiting for it]\n",
-                100.0 * (double)u->hits / (double)(asked ? asked : 1), (unsigned long long)asked,
-                (unsigned long long)u->late, (unsigned long long)u->misses,
-                (double)u->read_bytes * 1e-6, (double)u->stall_ns * 1e-9);
-}
-
-/* Asks one question; false when the program should end with an error. */
-static bool ask(struct chat *c, const char *line) {
-    bool ok = false;
-    struct sl_ids ids = {0};
-    struct answer a = {.sink = {push, NULL, finish}, .tok = c->tok};
-    pthread_mutex_init(&a.lock, NULL);
-    sl_cond_init(&a.cond);
-    json_array_append_new(c->messages, json_pack("{s:s,s:s}", "role", "user", "content", line));
-    if (!render(c, line, &ids))
-        goto out;
-    struct sl_gen_request r = {.prompt = ids.ids,
-                               .n_prompt = (uint32_t)ids.n,
-                               .max_tokens = c->max_tokens,
-                               .sampling = c->sampling,
-                               .eog = c->model.eog,
-                               .n_eog = c->model.n_eog,
-                               .sink = &a.sink};
-    struct sl_err err;
-    interrupted = 0;
-    enum sl_status status = sl_engine_submit(c->o.engine, &r, &err);
-    if (status != SL_OK) {
-        fprintf(stderr, "sluice run: %s\n", status == SL_AGAIN ? "the engine is busy" : err.text);
-        goto out;
-    }
-    wait_done(c->o.engine, &r, &a);
-    struct sl_str rest;
-    if (sl_detok_finish(&a.detok, &rest) == SL_OK)
-        emit(&a, rest);
-    putchar('\n');
-    fflush(stdout); /* before what goes to stderr, also when stdout is no terminal */
-    if (a.result.reason == SL_FINISH_ERROR) {
-        fprintf(stderr, "sluice run: %s\n", a.result.err.text);
-        goto out;
-    }
-    if (a.result.reason == SL_FINISH_CANCELED)
-        fprintf(stderr, "[interrupted]\n");
-    if (!c->quiet)
-        print_speed(&a.result);
-    json_array_append_new(c->messages, json_pack("{s:s,s:s%}", "role", "assistant", "content",
-                                                 a.text.ptr ? a.text.ptr : "", a.text.len));
-    ok = true;
-out:
-    if (!ok) /* so that the conversation can go on without it */
-        json_array_remove(c->messages, json_array_size(c->messages) - 1);
-    sl_ids_release(&ids);
-    sl_detok_release(&a.detok);
-    sl_buf_release(&a.text);
-    pthread_cond_destroy(&a.cond);
-    pthread_mutex_destroy(&a.lock);
-    return ok;
-}
-
-static void converse(struct chat *c, const char *system) {
-    char *line = NULL;
-    size_t cap = 0;
-    bool tty = isatty(STDIN_FILENO);
-    if (tty)
-        fprintf(stderr, "Ctrl-C stops an answer, Ctrl-D ends; /clear starts afresh.\n");
-    for (;;) {
-        if (tty)
-            fprintf(stderr, "\n> ");
-        ssize_t n = getline(&line, &cap, stdin);
-        if (n < 0) {
-            if (errno == EINTR && interrupted) {
-                interrupted = 0;
-                clearerr(stdin);
-                fprintf(stderr, "\n[Ctrl-D ends]");
-                continue;
-            }
+/* The exit code: of a conversation that is typed 0. */
+static int converse(struct sl_run_chat *c, struct sl_turn_reader *reader) {
+    bool typed = sl_turn_reader_edits(reader);
+    int rc = 0;
+    if (typed && !c->quiet)
+        fprintf(stderr, "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends.\n");
+    for (bool more = true; more;) {
+        sl_run_interrupted = 0;
+        if (typed)
+            fputc('\n', stderr);
+        struct sl_turn turn = sl_turn_reader_next(reader);
+        if (turn.event == SL_TURN_END)
             break;
+        if (turn.event != SL_TURN_INTERRUPTED) {
+            more = take_turn(c, &turn, typed, &rc);
+        } else if (typed) {
+            fprintf(stderr, "[Ctrl-D or /bye ends]\n");
+        } else {
+            rc = 130;
+            more = false;
         }
-        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r'))
-            line[--n] = '\0';
-        if (n == 0)
-            continue;
-        if (strcmp(line, "/clear") == 0) {
-            json_array_clear(c->messages);
-            if (system)
-                json_array_append_new(c->messages,
-                                      json_pack("{s:s,s:s}", "role", "system", "content", system));
-            continue;
-        }
-        ask(c, line);
     }
-    if (tty)
+    if (typed)
         fputc('\n', stderr);
-    free(line);
+    return rc;
 }
 
-static bool open_chat(struct chat *c) {
-    struct sl_err err = {""};
-    const struct sl_gguf *g = c->o.model->gguf;
-    struct sl_str source = {0};
-    enum sl_status status = sl_tokenizer_create(g, &c->tok, &err);
-    if (status == SL_OK)
-        status = sl_gguf_get_str(g, "tokenizer.chat_template", &source, &err);
-    if (status == SL_OK || status == SL_AGAIN)
-        status = sl_chat_init(&c->model, c->tok, source.ptr, source.len, NULL, &err);
-    if (status == SL_OK && !c->raw && !c->model.template)
-        status = sl_fail(&err, SL_ERR_UNSUPPORTED,
-                         "the model's chat template cannot be used (--raw does without): %.300s",
-                         c->model.template_err.text);
-    if (status == SL_OK && !c->raw && c->model.fallback)
-        sl_warn(
-            "the model file has no chat template: using ChatML, which may not be what the model "
-            "was trained on");
-    if (status != SL_OK)
-        fprintf(stderr, "sluice run: %s\n", err.text[0] ? err.text : sl_status_text(status));
-    return status == SL_OK;
+/* Where what is typed is kept; NULL: nowhere. */
+static const char *history_file(struct options *o) {
+    if (!o->history)
+        return sl_history_default(o->default_history, sizeof o->default_history);
+    return strcmp(o->history, "off") == 0 ? NULL : o->history;
+}
+
+static uint64_t random_seed(void) {
+    uint32_t seed = 0; /* of few digits, to be typed again */
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+        sl_warn("the system has no random numbers: the seed is 0");
+    return seed;
 }
 
 int sl_cmd_run(int argc, char **argv) {
-    const char *model = NULL, *prompt = NULL, *system = NULL;
+    const char *model = NULL;
+    static struct options o;
+    o = (struct options){.prompt = NULL};
     struct sl_engine_config config = {.parallel = 1, .queue_max = 1};
     struct sl_engine_options memory = SL_ENGINE_OPTIONS_DEFAULT;
-    struct chat c = {.sampling = sl_sampling_default};
+    struct sl_run_chat c = {.sampling = sl_sampling_default};
     c.sampling.temperature = 0.7f;
     c.sampling.top_p = 0.95f;
+    c.sampling.seed = random_seed();
     const struct sl_arg args[] = {
         {SL_ARG_STRING, 'm', "--model", "FILE", &model, "the GGUF file (also as the only argument)",
          false},
-        {SL_ARG_TEXT, 'p', "--prompt", "TEXT", &prompt, "ask this, print the answer, end", false},
-        {SL_ARG_TEXT, 's', "--system", "TEXT", &system, "system message", false},
+        {SL_ARG_TEXT, 'p', "--prompt", "TEXT", &o.prompt, "ask this, print the answer, end", false},
+        {SL_ARG_INPUT, 'f', "--file", "FILE", &o.file,
+         "the same with the text of a file, -: of standard input; with -p, that comes\n"
+         "first",
+         false},
+        {SL_ARG_TEXT, 's', "--system", "TEXT", &o.system, "system message", false},
+        {SL_ARG_STRING, 0, "--think", "HOW", &c.think,
+         "for models that can: on, off, or minimal, low, medium, high, max (default: as\n"
+         "the model's template has it)",
+         false},
         {SL_ARG_FLAG, 0, "--raw", NULL, &c.raw, "continue the text as it is: no chat template",
          false},
         {SL_ARG_U32, 'n', "--max-tokens", "N", &c.max_tokens,
          "tokens per answer; 0 = until the context is full (default 0)", false},
         {SL_ARG_FLAG, 'q', "--quiet", NULL, &c.quiet, "only the answers", false},
+        {SL_ARG_FLAG, 'v', "--verbose", NULL, &c.verbose, "say which seed each answer has", false},
+        {SL_ARG_KEPT, 0, "--history", "FILE", &o.history,
+         "keep what is typed, from run to run: a file, or off (default: sluice/history\n"
+         "in $XDG_STATE_HOME or ~/.local/state)",
+         false},
         {SL_ARG_HEADING, 0, "Sampling", NULL, NULL, NULL, false},
         {SL_ARG_F32, 0, "--temp", "X", &c.sampling.temperature,
          "temperature; 0 = greedy (default 0.7)", false},
@@ -277,7 +178,7 @@ int sl_cmd_run(int argc, char **argv) {
         {SL_ARG_F32, 0, "--repeat-penalty", "X", &c.sampling.repeat_penalty, "1 = off (default 1)",
          false},
         {SL_ARG_U64, 0, "--seed", "N", &c.sampling.seed,
-         "the same seed, the same answer (default 0)", false},
+         "the same seed, the same answer (default: a random one; -v says which)", false},
         {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
         {SL_ARG_U32, 't', "--threads", "N", &config.n_threads, "0 = all CPUs (default 0)", false},
         {SL_ARG_U32, 'c', "--ctx", "N", &config.ctx_tokens,
@@ -301,7 +202,13 @@ int sl_cmd_run(int argc, char **argv) {
         .name = "run",
         .about = "Chats with a model in the terminal; answers are streamed.",
         .usage = "sluice run -m MODEL [-p PROMPT] [options]",
-        .notes = "Without -p, each line of standard input is a turn of one conversation.\n",
+        .notes =
+            "Without -p and -f, each line of standard input is a turn of one conversation. A text\n"
+            "of several lines begins and ends with \"\"\"; what is pasted into a terminal is one\n"
+            "turn. /help lists what can be said to the program itself: /bye, /clear, /regenerate,\n"
+            "/system, /set, /think, /save, /load. A line with a space in front of '/' is said to\n"
+            "the model. Ctrl-C stops an answer, not the conversation. Where standard input is no\n"
+            "terminal, the exit code is 1 if a turn failed, 130 if one was stopped.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
         .help_of = sl_engine_options_help,
@@ -312,30 +219,38 @@ int sl_cmd_run(int argc, char **argv) {
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
+    if (c.think && !sl_run_is_think(c.think))
+        return sl_usage_error(
+            "run", "--think is '%s': must be on, off, minimal, low, medium, high or max", c.think);
+    if (c.quiet && c.verbose)
+        return sl_usage_error("run", "-q and -v contradict each other: leave one of them out");
     if (!sl_engine_options_apply("run", &memory, &config))
         return 2;
     sl_log_set_level(SL_LOG_WARN); /* the terminal belongs to the conversation */
-    if (!sl_open_model("run", model, &c.o))
-        return 1;
+    bool once = o.prompt || o.file;
+    struct sl_buf text = {0};
+    struct sl_turn_reader *reader = NULL;
+    c.command = &command;
     rc = 1;
-    c.messages = json_array();
-    /* The engine last: its memory plan counts what the process holds by then. */
-    if (c.messages && open_chat(&c) && sl_start_engine("run", &memory, &config, NULL, &c.o)) {
-        if (system)
-            json_array_append_new(c.messages,
-                                  json_pack("{s:s,s:s}", "role", "system", "content", system));
-        /* No SA_RESTART: an interrupt at the prompt must end the read. */
-        struct sigaction action = {.sa_handler = on_interrupt};
-        sigaction(SIGINT, &action, NULL);
-        rc = 0;
-        if (prompt)
-            rc = !ask(&c, prompt) ? 1 : interrupted ? 130 : 0;
-        else
-            converse(&c, system);
+    if (once ? !read_prompt(&o, &text) : false)
+        goto out;
+    if (!sl_open_model("run", model, &c.o) || !sl_run_chat_open(&c, o.system))
+        goto out;
+    if (!once && !(reader = sl_turn_reader_open(history_file(&o), &sl_run_interrupted))) {
+        fprintf(stderr, "sluice run: out of memory\n");
+        goto out;
     }
-    json_decref(c.messages);
-    sl_chat_release(&c.model);
-    sl_close_engine(&c.o);
-    sl_tokenizer_destroy(&c.tok);
+    /* The engine last: its memory plan counts what the process holds by then. */
+    if (!sl_start_engine("run", &memory, &config, NULL, &c.o))
+        goto out;
+    struct sl_engine_info info;
+    sl_engine_info(c.o.engine, &info);
+    c.ctx_tokens = info.ctx_tokens;
+    sl_run_catch_interrupts();
+    rc = once ? answer_one(&c, &text) : converse(&c, reader);
+out:
+    sl_turn_reader_close(&reader);
+    sl_buf_release(&text);
+    sl_run_chat_close(&c);
     return rc;
 }

@@ -38,7 +38,7 @@ done
 [ -z "$(dpkg-deb -c "$deb" | awk '$2 != "root/root" || substr($1, 6, 1) == "w" || substr($1, 9, 1) == "w" || $1 ~ /s/')" ] ||
     not_ok "a file has another owner than root, or others may write to it"
 for s in postinst prerm postrm; do sh -n "$work/control/$s" || not_ok "$s"; done
-for lib in libc6 libmicrohttpd12 libgnutls30 libjansson4 libpcre2-8-0 liburing2 libcurl3-gnutls; do
+for lib in libc6 libmicrohttpd12 libgnutls30 libjansson4 libpcre2-8-0 liburing2 libcurl3-gnutls libedit2; do
     grep -q "^Depends:.*$lib" "$work/control/control" || not_ok "it does not depend on $lib"
 done
 grep -q "^ Permission is hereby granted" "$work/files/usr/share/doc/sluice/copyright" || not_ok "the licence is not in copyright"

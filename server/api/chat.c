@@ -64,15 +64,20 @@ static size_t text_bytes(const json_t *v) {
     return n;
 }
 
-/* One rendering, of the several that a request may need (see render_shapes). */
-static enum sl_status render_once(struct sl_exchange *ex, const json_t *body,
-                                  const json_t *messages, const json_t *tools,
+struct rendering {
+    struct sl_exchange *ex;
+    const json_t *body, *tools;
+};
+
+/* One rendering, of the several that a request may need. */
+static enum sl_status render_once(void *ctx, const json_t *messages,
                                   const struct sl_template_limits *limits, struct sl_rendered *out,
                                   struct sl_err *err) {
-    const struct sl_served *v = ex->server->served;
+    const struct rendering *r = ctx;
+    const struct sl_served *v = r->ex->server->served;
     struct sl_chat_vars vars = {0};
     enum sl_status status =
-        make_vars(v, body, messages, tools, &vars)
+        make_vars(v, r->body, messages, r->tools, &vars)
             ? sl_template_render_own(v->chat.template, vars.all, vars.own, limits, out, err)
             : SL_ERR_NOMEM;
     sl_chat_vars_release(&vars);
@@ -80,44 +85,13 @@ static enum sl_status render_once(struct sl_exchange *ex, const json_t *body,
     return status;
 }
 
-static bool has_system(const json_t *messages) {
-    for (size_t i = 0; i < json_array_size(messages); i++) {
-        const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
-        if (role && strcmp(role, "system") == 0)
-            return true;
-    }
-    return false;
-}
-
-/* As they are; where the template refuses that, in the shapes that more of them take: three
- * renderings at most, whose steps together keep to the limit. What the template is known to refuse
- * and what was tried already is left out. The first refusal is the one that is told. */
 static enum sl_status render_shapes(struct sl_exchange *ex, const json_t *body,
                                     const json_t *messages, const json_t *tools,
-                                    struct sl_rendered *out, struct sl_err *out_err) {
-    struct sl_err err;
-    uint64_t steps = 0;
+                                    struct sl_rendered *out, struct sl_err *err) {
+    struct rendering r = {ex, body, tools};
     struct sl_template_limits limits = sl_prompt_template_limits(ex, body);
-    limits.steps = &steps;
-    json_t *last = NULL;
-    enum sl_status status = SL_ERR_INVALID;
-    bool orders = !ex->server->served->chat.takes_system && has_system(messages);
-    for (int shape = orders ? SL_SHAPE_NO_SYSTEM : SL_SHAPE_AS_SENT;
-         shape < SL_SHAPE_COUNT && status == SL_ERR_INVALID; shape++) {
-        json_t *m = shape == SL_SHAPE_AS_SENT
-                        ? json_incref((json_t *)messages)
-                        : sl_messages_reshape(messages, (enum sl_messages_shape)shape);
-        if (!m)
-            status = SL_ERR_NOMEM;
-        else if (!last || !json_equal(m, last))
-            status = render_once(ex, body, m, tools, &limits, out, last ? &err : out_err);
-        if (status == SL_ERR_LIMIT && last)
-            *out_err = err;
-        json_decref(last);
-        last = m;
-    }
-    json_decref(last);
-    return status;
+    return sl_messages_render(&ex->server->served->chat, messages, &limits,
+                              &(struct sl_messages_renderer){render_once, &r}, out, err);
 }
 
 static bool has_tool_messages(const json_t *messages) {

@@ -227,3 +227,41 @@ json_t *sl_messages_reshape(const json_t *messages, enum sl_messages_shape shape
     json_decref(out);
     return NULL;
 }
+
+static bool has_system(const json_t *messages) {
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
+        if (role && strcmp(role, "system") == 0)
+            return true;
+    }
+    return false;
+}
+
+enum sl_status sl_messages_render(const struct sl_chat *chat, const json_t *messages,
+                                  const struct sl_template_limits *limits,
+                                  const struct sl_messages_renderer *r, struct sl_rendered *out,
+                                  struct sl_err *out_err) {
+    struct sl_err err;
+    uint64_t steps = 0;
+    struct sl_template_limits all = *limits;
+    all.steps = &steps;
+    json_t *last = NULL;
+    enum sl_status status = SL_ERR_INVALID;
+    bool refused = !chat->takes_system && has_system(messages);
+    for (int shape = refused ? SL_SHAPE_NO_SYSTEM : SL_SHAPE_AS_SENT;
+         shape < SL_SHAPE_COUNT && status == SL_ERR_INVALID; shape++) {
+        json_t *m = shape == SL_SHAPE_AS_SENT
+                        ? json_incref((json_t *)messages)
+                        : sl_messages_reshape(messages, (enum sl_messages_shape)shape);
+        if (!m)
+            status = SL_ERR_NOMEM;
+        else if (!last || !json_equal(m, last))
+            status = r->render(r->ctx, m, &all, out, last ? &err : out_err);
+        if (status == SL_ERR_LIMIT && last)
+            *out_err = err;
+        json_decref(last);
+        last = m;
+    }
+    json_decref(last);
+    return status;
+}

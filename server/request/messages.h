@@ -2,6 +2,7 @@
 #ifndef SL_SERVER_MESSAGES_H
 #define SL_SERVER_MESSAGES_H
 
+#include "model/chat/chat.h"
 #include "server/request/fields.h"
 
 /* A checked copy of body's `messages`: known roles, content as one string (null for an assistant
@@ -19,5 +20,21 @@ enum sl_messages_shape {
 };
 /* A copy in one of the later shapes; shares what did not change. NULL: out of memory. */
 json_t *sl_messages_reshape(const json_t *messages, enum sl_messages_shape shape);
+
+/* Renders messages by the caller's `render`: as they are and, where the template refuses that
+ * (SL_ERR_INVALID), in the later shapes. A shape that the template is known to refuse, or that is
+ * the same as the last, is left out. At most three renderings, whose steps together keep to
+ * `limits`. The error of a refusal is that of the first rendering. Errors: those of render,
+ * SL_ERR_NOMEM. */
+struct sl_messages_renderer {
+    enum sl_status (*render)(void *ctx, const json_t *messages,
+                             const struct sl_template_limits *limits, struct sl_rendered *out,
+                             struct sl_err *err);
+    void *ctx;
+};
+enum sl_status sl_messages_render(const struct sl_chat *chat, const json_t *messages,
+                                  const struct sl_template_limits *limits,
+                                  const struct sl_messages_renderer *r, struct sl_rendered *out,
+                                  struct sl_err *out_err) SL_MUST_CHECK;
 
 #endif

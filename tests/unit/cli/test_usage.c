@@ -260,7 +260,7 @@ static void empty_words(void **state) {
          "--model --alias --host --unix-socket --unix-mode --tls-cert --tls-key "
          "--api-key-file --api-key --cors-origin --allowed-hosts --cache-dir --kv-type --trace "
          "--record-routes --cpu-isa --log-level"},
-        {"run", "--model --kv-type --trace --record-routes"},
+        {"run", "--model --file --think --history --kv-type --trace --record-routes"},
         {"plan", "--model --cache-dir --kv-type"},
         {"score", "--model --ids --text --logprobs --cpu-isa"},
         {"bench", "--model --parallel --output --trace --record-routes --cpu-isa"},
@@ -390,6 +390,8 @@ static void what_is_read_or_written_twice(void **state) {
         {"run -m m --mirror @/x.gguf --heat-file @/x.gguf", "which --mirror reads"},
         {"serve -m m --api-key-file @/secret --heat-file @/secret", "which --api-key-file names"},
         {"run -m m --heat-file @/new --trace @/new", "names too"},
+        {"run -m m --history @/new --heat-file @/new", "names too"},
+        {"run -m @/x.gguf --history @/x.gguf", "--history is '"},
         {"run -m m --trace @/new --heat-file @/new", "names too"},
         {"serve -m m --cache-dir @/other --heat-file @/other", "which --cache-dir names too"},
     };
@@ -402,6 +404,7 @@ static void what_is_read_or_written_twice(void **state) {
     }
     /* What may be shared. */
     refused("run --trace /dev/null --record-routes /dev/null", "no model given");
+    refused("run --history off --heat-file off", "no model given");
     snprintf(path, sizeof path, "%s/new", at);
     assert_int_equal(access(path, F_OK), -1);
     for (uint32_t i = 0; i < SL_COUNTOF(files); i++) {
