@@ -16,5 +16,6 @@ int sl_cmd_pull(int argc, char **argv);
 int sl_cmd_health(int argc, char **argv);
 int sl_cmd_worker(int argc, char **argv);
 int sl_cmd_keygen(int argc, char **argv);
+int sl_cmd_doctor(int argc, char **argv);
 
 #endif

@@ -10,6 +10,15 @@
 #include <stdio.h>
 #include <string.h>
 
+static int version(int argc, char **argv) {
+    static const struct sl_command command = {
+        .name = "version", .about = "Prints the version.", .usage = "sluice version"};
+    int rc = sl_args_parse(&command, argc, argv);
+    if (rc < 0)
+        puts("sluice " SL_VERSION);
+    return rc < 0 ? 0 : rc;
+}
+
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
@@ -22,6 +31,7 @@ static const struct {
     {"run", sl_cmd_run, "chat with a model in the terminal"},
     {"plan", sl_cmd_plan,
      "show what a memory budget gives: slots, expected speed, the smallest budget"},
+    {"doctor", sl_cmd_doctor, "say what makes Sluice slow on this machine, and what to do"},
     {"devices", sl_cmd_devices, "list the devices here, and why one cannot be used"},
     {"inspect", sl_cmd_inspect, "show what is in a GGUF file"},
     {"tokenize", sl_cmd_tokenize, "turn text into token ids"},
@@ -29,6 +39,7 @@ static const struct {
     {"bench", sl_cmd_bench, "measure prompt and decode speed"},
     {"synth", sl_cmd_synth, "write a synthetic model file"},
     {"health", sl_cmd_health, "ask a running server whether it is ready, for health checks"},
+    {"version", version, "print the version"},
 };
 
 static void print_usage(FILE *out) {
@@ -70,7 +81,7 @@ int main(int argc, char **argv) {
         print_usage(stdout);
         return end(0);
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         puts("sluice " SL_VERSION);
         return end(0);
     }

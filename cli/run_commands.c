@@ -157,11 +157,10 @@ static bool help(struct sl_run_chat *c, const char *argument) {
         fprintf(stderr, "%s%s%s %-*s %s\n", sl_style_begin(stderr, SL_STYLE_BOLD), commands[i].name,
                 sl_style_end(stderr), (int)(27 - strlen(commands[i].name)), commands[i].argument,
                 commands[i].about);
-    fputs(
-        "\"\"\"                          begins and ends a text of several lines; a paste\n"
-        "                             is one turn in any case\n"
-        "A line that begins with a space and '/' is said to the model.\n",
-        stderr);
+    fputs("\"\"\"                          begins and ends a text of several lines; a paste\n"
+          "                             is one turn in any case\n"
+          "A line that begins with a space and '/' is said to the model.\n",
+          stderr);
     return true;
 }
 
