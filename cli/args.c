@@ -1,5 +1,7 @@
 #include "cli/args.h"
 
+#include "cli/args_env.h"
+#include "cli/help.h"
 #include "cli/outputs.h"
 #include "cli/pulled_model.h"
 
@@ -87,38 +89,6 @@ const char *sl_format_bytes(uint64_t bytes, char *buf) {
     return buf;
 }
 
-static void print_help(const struct sl_command *c) {
-    printf("%s\n\nusage: %s\n", c->about, c->usage);
-    for (uint32_t i = 0; i < c->n_args; i++) {
-        const struct sl_arg *a = &c->args[i];
-        if (a->kind == SL_ARG_HEADING) {
-            printf("\n%s\n", a->name);
-            continue;
-        }
-        char left[64];
-        int n = 0;
-        if (a->letter)
-            n = snprintf(left, sizeof left, "  -%c, %s", a->letter, a->name);
-        else
-            n = snprintf(left, sizeof left, "      %s", a->name);
-        if (a->value && n > 0 && (size_t)n < sizeof left)
-            snprintf(left + n, sizeof left - (size_t)n, " %s", a->value);
-        if (strlen(left) < 29) /* two spaces at least part it from its text */
-            printf("%-30s", left);
-        else
-            printf("%s\n%-30s", left, "");
-        for (const char *p = a->help ? a->help : c->help_of(a->name); *p; p++)
-            if (*p == '\n')
-                printf("\n%-30s", "");
-            else
-                putchar(*p);
-        putchar('\n');
-    }
-    printf("  -h, --help                  this text\n");
-    if (c->notes)
-        printf("\n%s", c->notes);
-}
-
 int sl_usage_error(const char *command, const char *fmt, ...) {
     const char *space = command ? " " : "", *name = command ? command : "";
     fprintf(stderr, "sluice%s%s: ", space, name);
@@ -150,6 +120,7 @@ static bool store(const struct sl_arg *a, const char *text) {
     switch (a->kind) {
     case SL_ARG_STRING:
     case SL_ARG_TEXT:
+    case SL_ARG_SECRET:
     case SL_ARG_INPUT:
     case SL_ARG_OUTPUT:
     case SL_ARG_KEPT:
@@ -303,6 +274,27 @@ static int unknown_option(const struct sl_command *c, const char *word, size_t l
                           near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* An option that was not given, from its variable. False after an error message. */
+static bool take_variable(const struct sl_command *c, const struct sl_arg *a, bool *out_seen) {
+    char name[SL_VARIABLE_BYTES];
+    const char *text = sl_args_variable(a, name) ? sl_args_variable_value(name) : NULL;
+    struct sl_err err;
+    *out_seen = false;
+    if (!text)
+        return true;
+    *out_seen = true;
+    if (a->kind == SL_ARG_FLAG) {
+        if (sl_parse_switch(text, a->out))
+            return true;
+        sl_usage_error(c->name, "%s is '%s': must be 1 or 0, as %s is a flag", name, text, a->name);
+        return false;
+    }
+    if (take(c, a, name, text, &err))
+        return true;
+    sl_usage_error(c->name, "%s", err.text);
+    return false;
+}
+
 /* -m, or the one argument. */
 static int take_model(const struct sl_command *c, const char *argument) {
     if (*c->model && argument)
@@ -338,7 +330,7 @@ int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
             continue;
         }
         if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0) {
-            print_help(c);
+            sl_help_print(c);
             return 0;
         }
         const char *eq = word[1] == '-' ? strchr(word, '=') : NULL;
@@ -359,6 +351,11 @@ int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
         struct sl_err err;
         if (!take(c, a, a->name, value, &err))
             return sl_usage_error(c->name, "%s", err.text);
+    }
+    for (uint32_t i = 0; i < c->n_args; i++) {
+        bool is_model = c->model && c->args[i].out == (void *)c->model;
+        if (!seen[i] && !(is_model && argument) && !take_variable(c, &c->args[i], &seen[i]))
+            return 2;
     }
     for (uint32_t i = 0; i < c->n_args; i++)
         if (c->args[i].required && !seen[i])

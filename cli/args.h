@@ -11,6 +11,7 @@ enum sl_arg_kind {
     SL_ARG_FLAG,    /* bool: --x sets true */
     SL_ARG_STRING,  /* const char *, not empty */
     SL_ARG_TEXT,    /* the same, may be empty */
+    SL_ARG_SECRET,  /* as STRING; no variable has it, for others would inherit it */
     SL_ARG_INPUT,   /* const char *, not empty: a file to read */
     SL_ARG_INPUTS,  /* struct sl_arg_list of files, or folders with files named like the model's */
     SL_ARG_OUTPUT,  /* const char *, not empty: a file to write, compared with all others
@@ -38,7 +39,7 @@ struct sl_arg {
     const char *name;  /* "--model" */
     const char *value; /* placeholder in the help: "FILE" */
     void *out;         /* written only when the option is given */
-    const char *help;  /* may hold newlines; NULL: the command's help_of gives it */
+    const char *help;  /* is wrapped; NULL: the command's help_of gives it */
     bool required;
 };
 
@@ -55,7 +56,8 @@ struct sl_command {
     const char *name;  /* "serve" */
     const char *about; /* one line */
     const char *usage; /* "sluice serve -m MODEL [options]" */
-    const char *notes; /* printed at the end of --help, may be NULL */
+    const char *notes; /* printed at the end of --help, wrapped but for lines that begin with a
+                          space; may be NULL */
     const struct sl_arg *args;
     uint32_t n_args;
     const struct sl_arg_limit *limits; /* [n_limits], may name options that the command lacks */
@@ -68,7 +70,8 @@ struct sl_command {
                                                    NULL: there are none */
 };
 
-/* Parses argv[1..]; "--x value" and "--x=value" both work, "--" ends the options.
+/* Parses argv[1..]; "--x value" and "--x=value" both work, "--" ends the options. What is not given
+ * is taken from the environment (args_env.h), a list as if it had been given once.
  * Returns -1 to go on; otherwise the exit code: 0 after --help, 2 after an error message. A model
  * hf:OWNER/NAME[:FILE] is pulled, if it is not there, and becomes the path of its file: 1 or 130
  * if that fails or is interrupted.

@@ -3,8 +3,9 @@
 
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/process_limits.h"
-#include "cli/terminal.h"
+#include "common/terminal.h"
 #include "common/log.h"
 
 #include <jansson.h>
@@ -36,35 +37,16 @@ static uint32_t count(const struct sl_findings *f, enum sl_health health) {
     return n;
 }
 
-/* Words of a text from column `at` on, in lines of 80 columns that begin there. */
-static void print_wrapped(const char *text, int at) {
-    int column = at;
-    for (const char *word = text; *word;) {
-        int n = (int)strcspn(word, " ");
-        if (column > at && column + 1 + n > 80) {
-            printf("\n%*s", at, "");
-            column = at;
-        } else if (column > at) {
-            putchar(' ');
-            column++;
-        }
-        printf("%.*s", n, word);
-        column += n;
-        word += n + (int)strspn(word + n, " ");
-    }
-    putchar('\n');
-}
-
 static void print_text(const struct sl_findings *f) {
     static const enum sl_style styles[] = {SL_STYLE_GREEN, SL_STYLE_YELLOW, SL_STYLE_RED};
     for (uint32_t i = 0; i < f->n; i++) {
         const struct sl_finding *one = &f->at[i];
         printf("%s%-5s%s %-13s ", sl_style_begin(stdout, styles[one->health]), words[one->health],
                sl_style_end(stdout), one->name);
-        print_wrapped(one->text, 20);
+        sl_help_wrap(stdout, one->text, 20);
         if (one->advice) {
             printf("%20s", "");
-            print_wrapped(one->advice, 20);
+            sl_help_wrap(stdout, one->advice, 20);
         }
     }
     uint32_t warnings = count(f, SL_HEALTH_WARN), failures = count(f, SL_HEALTH_FAIL);

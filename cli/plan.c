@@ -271,8 +271,7 @@ int sl_cmd_plan(int argc, char **argv) {
         .about = "Says what `sluice serve` would do with a model and a budget: every byte by\n"
                  "purpose, the slots for experts, the speed to expect at best, and the smallest\n"
                  "budget. Loads nothing.",
-        .usage = "sluice plan -m MODEL [--ram 2GiB] [--ctx 8192] [--parallel 4] [--device LIST] "
-                 "[--json]",
+        .usage = "sluice plan -m MODEL.gguf [--ram SIZE] [--json] [options]",
         .notes =
             "The ceilings are arithmetic: bytes over bandwidth, KV and latency left out. "
             "Causal: a read\nstarts when the router has spoken; overlap: with perfect "

@@ -222,8 +222,6 @@ int sl_cmd_run(int argc, char **argv) {
     if (c.think && !sl_run_is_think(c.think))
         return sl_usage_error(
             "run", "--think is '%s': must be on, off, minimal, low, medium, high or max", c.think);
-    if (c.quiet && c.verbose)
-        return sl_usage_error("run", "-q and -v contradict each other: leave one of them out");
     if (!sl_engine_options_apply("run", &memory, &config))
         return 2;
     sl_log_set_level(SL_LOG_WARN); /* the terminal belongs to the conversation */

@@ -1,6 +1,6 @@
 #include "cli/run_chat.h"
 
-#include "cli/terminal.h"
+#include "common/terminal.h"
 #include "common/buf.h"
 #include "common/clock.h"
 #include "common/cond.h"

@@ -1,6 +1,6 @@
 /* What can be said to `sluice run` itself: lines that begin with '/'. */
 #include "cli/run_chat.h"
-#include "cli/terminal.h"
+#include "common/terminal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

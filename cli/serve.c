@@ -432,7 +432,7 @@ static const struct sl_arg args[] = {
      "require one of the keys in this file, one per line\n"
      "(Authorization: Bearer KEY, or x-api-key: KEY)",
      false},
-    {SL_ARG_STRING, 0, "--api-key", "KEY", &given.api_key,
+    {SL_ARG_SECRET, 0, "--api-key", "KEY", &given.api_key,
      "the same with one key; other users may see it while the server starts", false},
     {SL_ARG_LIST, 0, "--cors-origin", "ORIGIN", &given.cors_origins,
      "allow web pages of this origin (https://chat.example; *: all; default: none);\n"

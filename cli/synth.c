@@ -1,4 +1,5 @@
 #include "cli/args.h"
+#include "cli/args_env.h"
 #include "cli/commands.h"
 #include "cli/synth_presets.h"
 #include "common/clock.h"
@@ -410,7 +411,7 @@ static const struct sl_command command = {
 
 /* A preset sets what other options then change, so it is looked for first. */
 static const char *find_preset(int argc, char **argv) {
-    const char *preset = NULL;
+    const char *preset = sl_args_variable_value("SLUICE_PRESET");
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--preset") == 0 && i + 1 < argc)
             preset = argv[i + 1];

@@ -1,6 +1,6 @@
 #include "cli/turn_reader.h"
 
-#include "cli/terminal.h"
+#include "common/terminal.h"
 #include "cli/turn_history.h"
 #include "common/log.h"
 #include "common/utf8.h"

@@ -90,7 +90,7 @@ static const struct sl_arg_limit limits[] = {SL_ENGINE_LIMITS};
 static const struct sl_command command = {
     .name = "worker",
     .about = "Computes layers of a model for a coordinator on another machine.",
-    .usage = "sluice worker (-m MODEL.gguf | --model-cache DIR) --key-file cluster.key [options]",
+    .usage = "sluice worker (-m MODEL | --model-cache DIR) --key-file FILE [options]",
     .notes = "The coordinator is 'sluice serve -m MODEL.gguf --workers THIS_HOST:7070 --key-file\n"
              "cluster.key'. It says which layers, and with which context.\n"
              "SIGTERM or ctrl-C ends the worker.\n",

@@ -1,5 +1,7 @@
 #include "common/log.h"
 
+#include "common/terminal.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
@@ -25,8 +27,13 @@ void sl_log(enum sl_log_level level, const char *fmt, ...) {
 
     /* One buffer and one write, so that lines of different threads do not mix. */
     char line[1024];
-    int n = snprintf(line, sizeof line, "%02d:%02d:%02d.%03d %s ", tm.tm_hour, tm.tm_min, tm.tm_sec,
-                     (int)(ts.tv_nsec / 1000000), names[level]);
+    const char *begin = "", *end = "";
+    if (level <= SL_LOG_WARN) {
+        begin = sl_style_begin(stderr, level == SL_LOG_ERROR ? SL_STYLE_RED : SL_STYLE_YELLOW);
+        end = sl_style_end(stderr);
+    }
+    int n = snprintf(line, sizeof line, "%02d:%02d:%02d.%03d %s%s%s ", tm.tm_hour, tm.tm_min,
+                     tm.tm_sec, (int)(ts.tv_nsec / 1000000), begin, names[level], end);
     va_list ap;
     va_start(ap, fmt);
     int m = vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);

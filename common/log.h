@@ -1,4 +1,5 @@
-/* Logging to stderr, one line per record: "HH:MM:SS.mmm level text". Any thread. */
+/* Logging to stderr, one line per record: "HH:MM:SS.mmm level text". Any thread. On
+ * a terminal with colours (common/terminal.h) warnings and errors stand out. */
 #ifndef SL_COMMON_LOG_H
 #define SL_COMMON_LOG_H
 

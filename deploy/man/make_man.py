@@ -48,6 +48,20 @@ EXIT_STATUS = [".SH EXIT STATUS", "0: done. 1: it failed at work. 2: the words o
 EXIT_STATUS_OF = {"sluice-run": ["1 also: of turns from a pipe, one failed. 130: an answer was interrupted where nobody types turns."]}
 
 
+VARIABLES = re.compile(r"Options can be given by variables too:")
+
+
+def environment(lines):
+    """The section about variables: what the help ends with, and the name for each option."""
+    at = next((i for i, l in enumerate(lines) if VARIABLES.match(l)), None)
+    if at is None:
+        return []
+    names = [m[1] for l in lines[:at] if (m := re.match(r" {2,6}(?:-\w, )?--([a-z-]+)", l))]
+    told = [n for n in names if n not in ("help", "api-key")]
+    rows = [f".TP\n\\fBSLUICE_{n.upper().replace('-', '_')}\\fR\n\\fB{escape('--' + n)}\\fR" for n in told]
+    return [".SH ENVIRONMENT", " ".join(map(escape, lines[at:]))] + rows
+
+
 def page(name, title, version, lines):
     about = list(itertools.takewhile(str.strip, lines))
     what = re.split(r"[.:;](?:\s|$)", " ".join(about))[0]
@@ -56,7 +70,9 @@ def page(name, title, version, lines):
     roff = [f'.TH {title} 1 "" "sluice {version}" "Sluice"', ".SH NAME", f"{escape(name)} \\- {escape(what[0].lower() + what[1:])}", ".SH SYNOPSIS"]
     for u in usage:
         roff += [".nf", escape(u), ".fi"]
-    return "\n".join(roff + [".SH DESCRIPTION"] + options(body) + EXIT_STATUS + EXIT_STATUS_OF.get(name, [])) + "\n"
+    variables = environment(body)
+    body = list(itertools.takewhile(lambda l: not VARIABLES.match(l), body))
+    return "\n".join(roff + [".SH DESCRIPTION"] + options(body) + variables + EXIT_STATUS + EXIT_STATUS_OF.get(name, [])) + "\n"
 
 
 def main():

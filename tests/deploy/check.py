@@ -193,6 +193,9 @@ def man_faults(program, folder):
         told = re.findall(r"^\.TP\n\\fB(?:-\w, )?(--[a-z-]+)(?: \S+)?\\fR\n[^.\n]", page, re.M)
         if told != wanted:
             faults.append(f"{name}: not an option with its text: {' '.join(sorted(set(wanted) ^ set(told))) or 'their order'}")
+        variables = [f"SLUICE_{w[2:].upper().replace('-', '_')}" for w in wanted if w not in ("--help", "--api-key")]
+        if re.findall(r"^\.TP\n\\fB(SLUICE_[A-Z_]+)\\fR$", page, re.M) != variables:
+            faults.append(f"{name}: ENVIRONMENT does not name the variables of its options")
         if shutil.which("man"):
             p = subprocess.run(["man", "--warnings", "-l", os.path.join(folder, name)], capture_output=True, text=True)
             faults += [f"{name}: {p.stderr.strip()}"] if p.returncode or p.stderr.strip() else []

@@ -1,7 +1,7 @@
 /* What a terminal is shown: colours, where they are wanted, and no control characters from a model.
  */
-#ifndef SL_CLI_TERMINAL_H
-#define SL_CLI_TERMINAL_H
+#ifndef SL_COMMON_TERMINAL_H
+#define SL_COMMON_TERMINAL_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* What a terminal is shown: colours, and nothing of a model's that commands it. */
-#include "cli/terminal.h"
+#include "common/terminal.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -42,7 +42,12 @@ static void a_model_does_not_command_the_terminal(void **state) {
     sl_terminal_put(f, text, sizeof text - 1);
     sl_terminal_put(f, "", 0);
     assert_int_equal(fflush(f), 0);
-    assert_int_equal(read(master, got, sizeof got), sizeof shown - 1);
+    /* A terminal gives what it has in as many parts as it likes. */
+    for (size_t n = 0; n < sizeof shown - 1;) {
+        ssize_t part = read(master, got + n, sizeof got - n);
+        assert_true(part > 0);
+        n += (size_t)part;
+    }
     assert_memory_equal(got, shown, sizeof shown - 1);
     fclose(f);
     close(master);

@@ -1,4 +1,4 @@
-#include "cli/terminal.h"
+#include "common/terminal.h"
 
 #include <stdlib.h>
 #include <string.h>
