@@ -8,6 +8,7 @@
 #include "cli/open_engine.h"
 #include "cli/process_limits.h"
 #include "cli/serve_memory.h"
+#include "cli/serve_ready.h"
 #include "common/clock.h"
 #include "common/interrupt.h"
 #include "common/log.h"
@@ -55,6 +56,8 @@ struct loader {
     struct sl_process_memory memory;
     struct sl_cluster_use cluster;
     struct sl_engine *engine;
+    char id[SL_MAX_ALIAS_BYTES + 1]; /* what clients call the model */
+    double tokens_per_s;
 };
 
 static bool report(struct sl_progress *p, uint64_t done_bytes, uint64_t total_bytes) {
@@ -76,23 +79,17 @@ static void default_alias(const char *path, char *out, size_t size) {
         out[n - 15] = '\0';
 }
 
-/* One position through the whole model: the first request then finds warm memory and threads. */
-static bool ignore_logits(void *ctx, uint32_t pos, const float *logits) {
-    (void)ctx;
-    (void)pos;
-    (void)logits;
-    return true;
-}
-
 static enum sl_status attach(struct loader *l) {
     const struct sl_gguf *g = l->model->gguf;
     const struct sl_aliases *names = &l->opt->aliases;
-    char id[256];
-    default_alias(l->opt->model, id, sizeof id);
+    if (!names->n)
+        default_alias(l->opt->model, l->id, sizeof l->id);
+    else
+        snprintf(l->id, sizeof l->id, "%s", names->name[0]);
     struct sl_server_model m = {
         .engine = l->engine,
         .tokenizer = l->tok,
-        .id = names->n ? names->name[0] : id,
+        .id = l->id,
         .aliases = names->name + 1,
         .n_aliases = names->n ? names->n - 1 : 0,
         .any_name = l->opt->any_model_name,
@@ -115,10 +112,8 @@ static enum sl_status attach(struct loader *l) {
 static enum sl_status load(struct loader *l) {
     enum sl_status status =
         sl_engine_create(l->model, &l->config, &l->progress, &l->engine, &l->err);
-    if (status == SL_OK && !l->opt->no_warmup) {
-        uint32_t id = 0;
-        status = sl_engine_score(l->engine, &id, 1, ignore_logits, NULL, &l->err);
-    }
+    if (status == SL_OK && !l->opt->no_warmup)
+        status = sl_serve_warm_up(l->engine, &l->stop, &l->tokens_per_s, &l->err);
     return status == SL_OK ? attach(l) : status;
 }
 
@@ -153,11 +148,13 @@ static void *load_main(void *arg) {
     uint64_t start = sl_now_ns();
     l->status = load(l);
     if (l->status == SL_OK) {
+        char url[SL_SERVE_URL_BYTES], ready[SL_SERVE_READY_BYTES];
         struct sl_engine_info info;
         sl_engine_info(l->engine, &info);
-        sl_info("ready after %.1f s: %s, %u tokens of context, %u requests at once, on %s",
-                (double)(sl_now_ns() - start) * 1e-9, sl_model_arch_name(l->model), info.ctx_tokens,
-                info.parallel, info.device);
+        sl_serve_url(&l->opt->server, sl_server_port(l->server), url);
+        sl_serve_ready(&info, url, l->id, (double)(sl_now_ns() - start) * 1e-9, l->tokens_per_s,
+                       ready);
+        sl_info("%s", ready);
     } else {
         sl_server_fail(l->server, &l->err);
     }

@@ -115,6 +115,20 @@ def threads_of_a_small_stack(sluice):
     return faults + ([f"{code}: {s.log[-500:]}"] if code or faults else [])
 
 
+def the_last_line(sluice):
+    """A start ends with where the server is, what it serves and how fast; with --no-warmup no speed is known."""
+    faults = []
+    for words, speed in ((["--alias", "one,two"], r", about [\d.]+ tokens/s for one request"), (["--no-warmup"], "")):
+        s = Program(sluice, "serve", "-m", MODEL, "--port", "0", "--device", "cpu", "--host", "0.0.0.0", *words)
+        line = s.until(r"ready after [\d.]+ s: http://127\.0\.0\.1:(\d+) serves (\w+)(, [^;]*)?; 1024 tokens of context, 4 requests at once, on cpu.*")
+        if not line or line[2] != ("one" if speed else "demo") or not re.fullmatch(speed, line[3] or ""):
+            faults.append(f"{words}: {s.log[-400:]}")
+        elif "5" not in ask(line[1]):
+            faults.append("the server is elsewhere")
+        s.end()
+    return faults
+
+
 def start_under(sluice, limit, prefix=()):
     """What is wrong with the end of a start that has too little of something; (faults, became ready)."""
     command = [*prefix, sluice]
@@ -275,7 +289,7 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     sluice = os.path.abspath(sys.argv[1])
-    tests = [("stacks that are too small", small_stacks), ("threads under a small stack limit", threads_of_a_small_stack), ("little address space", little_address_space),
+    tests = [("the last line", the_last_line), ("stacks that are too small", small_stacks), ("threads under a small stack limit", threads_of_a_small_stack), ("little address space", little_address_space),
              ("few threads", few_threads), ("closed descriptors", closed_descriptors), ("a signal while another start has the lock", stopped_while_it_waits),
              ("a signal while a disk hangs", stopped_while_a_disk_hangs), ("a signal while a name is looked up", stopped_while_a_name_is_looked_up)]
     for n, (name, test) in enumerate(tests, 1):
