@@ -1,6 +1,7 @@
 #include "cli/args.h"
 
 #include "cli/args_env.h"
+#include "cli/completion.h"
 #include "cli/help.h"
 #include "cli/outputs.h"
 #include "cli/pulled_model.h"
@@ -315,6 +316,10 @@ int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
     bool seen[128] = {false};
     bool only_arguments = false;
     const char *argument = NULL;
+    if (argc == 2 && strcmp(argv[1], SL_LIST_OPTIONS) == 0) {
+        sl_completion_print(c);
+        return 0;
+    }
     for (int i = 1; i < argc; i++) {
         char *word = argv[i];
         if (only_arguments || word[0] != '-' || !word[1]) {

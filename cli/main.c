@@ -1,5 +1,6 @@
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/completion.h"
 #include "cli/process_limits.h"
 #include "cli/process_memory.h"
 #include "cli/process_start.h"
@@ -82,6 +83,11 @@ int main(int argc, char **argv) {
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         puts("sluice " SL_VERSION);
+        return end(0);
+    }
+    if (strcmp(argv[1], SL_LIST_COMMANDS) == 0) {
+        for (uint32_t i = 0; i < SL_COUNTOF(commands); i++)
+            printf("%s\t%s\n", commands[i].name, commands[i].about);
         return end(0);
     }
     const char *names[SL_COUNTOF(commands)];

@@ -2,6 +2,8 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 BASH_COMPLETION ?= $(PREFIX)/share/bash-completion/completions
+ZSH_COMPLETION ?= $(PREFIX)/share/zsh/site-functions
+FISH_COMPLETION ?= $(PREFIX)/share/fish/vendor_completions.d
 MAN := build/man
 
 .PHONY: man install uninstall dist
@@ -14,10 +16,13 @@ install: $(B)/sluice man
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 $(MAN)/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -D -m 644 deploy/completion/sluice.bash $(DESTDIR)$(BASH_COMPLETION)/sluice
+	install -D -m 644 deploy/completion/_sluice $(DESTDIR)$(ZSH_COMPLETION)/_sluice
+	install -D -m 644 deploy/completion/sluice.fish $(DESTDIR)$(FISH_COMPLETION)/sluice.fish
 	install -D -m 644 LICENSE $(DESTDIR)$(PREFIX)/share/doc/sluice/LICENSE
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/sluice $(DESTDIR)$(PREFIX)/share/man/man1/sluice.1 \
-	  $(DESTDIR)$(PREFIX)/share/man/man1/sluice-*.1 $(DESTDIR)$(BASH_COMPLETION)/sluice
+	  $(DESTDIR)$(PREFIX)/share/man/man1/sluice-*.1 $(DESTDIR)$(BASH_COMPLETION)/sluice \
+	  $(DESTDIR)$(ZSH_COMPLETION)/_sluice $(DESTDIR)$(FISH_COMPLETION)/sluice.fish
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/sluice
 ## make dist                dist/sluice-VERSION-linux-x86_64.tar.gz: runs on any current Linux, libraries inside
 dist: man

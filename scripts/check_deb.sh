@@ -30,7 +30,8 @@ dpkg-deb -x "$deb" "$work/files"
 dpkg-deb -e "$deb" "$work/control"
 for f in usr/bin/sluice lib/systemd/system/sluice.service etc/sluice/sluice.conf usr/share/doc/sluice/copyright \
     usr/share/doc/sluice/changelog.gz usr/share/man/man1/sluice.1.gz usr/share/man/man1/sluice-serve.1.gz \
-    usr/share/bash-completion/completions/sluice; do
+    usr/share/bash-completion/completions/sluice usr/share/zsh/vendor-completions/_sluice \
+    usr/share/fish/vendor_completions.d/sluice.fish; do
     [ -f "$work/files/$f" ] || not_ok "it has no $f"
 done
 (cd "$work/files" && md5sum --quiet -c "$work/control/md5sums") || not_ok "md5sums"

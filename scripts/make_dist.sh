@@ -8,7 +8,8 @@ version=$(sed -n 's/.*SL_VERSION  *"\(.*\)".*/\1/p' common/version.h)
 name=sluice-$version-linux-x86_64
 out=dist/$name
 rm -rf "$out"
-mkdir -p "$out/bin" "$out/libexec" "$out/lib/system" "$out/share/man/man1" "$out/share/bash-completion/completions"
+mkdir -p "$out/bin" "$out/libexec" "$out/lib/system" "$out/share/man/man1" "$out/share/bash-completion/completions" \
+    "$out/share/zsh/site-functions" "$out/share/fish/vendor_completions.d"
 
 # Its own link: libraries are looked for beside the program, also those that libraries need.
 make -s CUDA_ARCHS="${CUDA_ARCHS:-all}" LDFLAGS="-Wl,--disable-new-dtags,-rpath,'\$\$ORIGIN/../lib'" B=build/dist all
@@ -41,6 +42,8 @@ RUN
 chmod 755 "$out/bin/sluice"
 cp "$man"/*.1 "$out/share/man/man1/"
 cp deploy/completion/sluice.bash "$out/share/bash-completion/completions/sluice"
+cp deploy/completion/_sluice "$out/share/zsh/site-functions/"
+cp deploy/completion/sluice.fish "$out/share/fish/vendor_completions.d/"
 # With all that one of them links to (tests/docs/check.py).
 documents="README.md CONTRIBUTING.md LICENSE docs deploy bench/results demo/README.md"
 # shellcheck disable=SC2086

@@ -254,7 +254,7 @@ def main():
     report("who reaches it", nginx_rules(nginx))
     report("docker-compose.yml", compose_faults(compose))
     report("sluice.bash", said_by("bash", "-n", os.path.join(DEPLOY, "completion", "sluice.bash")))
-    asked = [(["pl"], "plan"), (["plan", "--spl"], "--split"), (["serve", "--device", "c"], "cpu cuda cuda:all"), (["run", "--device", "cuda", ":"], "all"),
+    asked = [(["pl"], "plan"), (["plan", "--spl"], "--split"), (["serve", "--device", "c"], "cuda cuda:all cpu"), (["run", "--device", "cuda", ":"], "all"),
              (["run", "--device", "cuda", ":", "a"], "all"), (["serve", "--kv-type", "q"], "q8_0")]
     report("what it completes", [f"{words}: {got!r}, not {wanted!r}" for words, wanted in asked if (got := completed(words, sys.argv[1])) != wanted])
     with tempfile.TemporaryDirectory() as folder:
