@@ -67,7 +67,7 @@ static char *read_all(const char *path, size_t *out_len, struct sl_err *err) {
 /* The body in the file; NULL: err says what is wrong with it. *out_empty: nothing is in it. */
 static json_t *read_body(const char *path, bool *out_empty, struct sl_err *err) {
     struct sl_http_error e = {0};
-    size_t len;
+    size_t len = 0;
     char *text = read_all(path, &len, err);
     *out_empty = text && len == 0;
     json_t *body = text ? sl_json_parse_object(text, len, SL_JSON_MAX_UNITS, NULL, &e) : NULL;

@@ -29,6 +29,7 @@
 struct sl_turn_reader {
     const volatile sig_atomic_t *interrupted;
     EditLine *editor; /* NULL: lines come as they are */
+    FILE *screen;     /* what shows the line that is edited */
     History *history;
     const char *history_file; /* NULL: none */
     const char *prompt;
@@ -59,10 +60,10 @@ static unsigned char suspend_key(EditLine *e, wint_t c) {
     struct sl_turn_reader *r;
     (void)c;
     el_get(e, EL_CLIENTDATA, &r);
-    fputs(r->brackets ? PASTE_OFF : "", stderr);
-    fflush(stderr);
+    fputs(r->brackets ? PASTE_OFF : "", r->screen);
+    fflush(r->screen);
     raise(SIGTSTP);
-    fputs(r->brackets ? PASTE_ON : "", stderr);
+    fputs(r->brackets ? PASTE_ON : "", r->screen);
     return CC_REDISPLAY;
 }
 
@@ -118,7 +119,7 @@ static bool open_editor(struct sl_turn_reader *r) {
     HistEvent ev;
     const char *term = getenv("TERM");
     set_locale();
-    r->editor = el_init("sluice", stdin, stderr, stderr);
+    r->editor = el_init("sluice", stdin, r->screen, r->screen);
     r->history = r->editor ? history_init() : NULL;
     if (!r->history)
         return false;
@@ -164,13 +165,13 @@ static bool edit_line(struct sl_turn_reader *r, const char *prompt) {
      * Ctrl-D is no key. */
     el_set(r->editor, EL_PREP_TERM, 1);
     if (r->brackets)
-        fputs(PASTE_ON, stderr);
+        fputs(PASTE_ON, r->screen);
     const char *line = el_gets(r->editor, &n);
     if (r->brackets)
-        fputs(PASTE_OFF, stderr);
-    fflush(stderr);
+        fputs(PASTE_OFF, r->screen);
+    fflush(r->screen);
     if (r->typed_stop) {
-        fputs("\n", stderr);
+        fputs("\n", r->screen);
         errno = EINTR;
         return false;
     }
@@ -210,7 +211,8 @@ struct sl_turn_reader *sl_turn_reader_open(const char *history,
         return NULL;
     r->interrupted = interrupted;
     r->history_file = history;
-    if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !open_editor(r))
+    r->screen = isatty(STDERR_FILENO) ? stderr : isatty(STDOUT_FILENO) ? stdout : NULL;
+    if (isatty(STDIN_FILENO) && r->screen && !open_editor(r))
         sl_turn_reader_close(&r);
     return r;
 }

@@ -32,7 +32,7 @@ struct sl_turn_reader;
 struct sl_turn_reader *sl_turn_reader_open(const char *history,
                                            const volatile sig_atomic_t *interrupted);
 void sl_turn_reader_close(struct sl_turn_reader **r);
-/* Whether somebody types: standard input and standard error are a terminal. */
+/* Whether somebody types: standard input is a terminal, and standard error or output is one. */
 bool sl_turn_reader_edits(const struct sl_turn_reader *r);
 /* Blocks. */
 struct sl_turn sl_turn_reader_next(struct sl_turn_reader *r);
