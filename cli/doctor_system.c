@@ -156,7 +156,7 @@ static void add_device(struct sl_findings *f, const struct sl_backend *b,
     }
     if (found->why_not.text[0])
         sl_findings_add(f, "device", SL_HEALTH_FAIL,
-                        "see what it says; without it the other devices compute", "%s, %s: %s",
+                        "mend what it names; until then the other devices compute", "%s, %s: %s",
                         found->id, found->model, found->why_not.text);
     else if (found->kind == SL_DEVICE_HOST || !free_bytes)
         sl_findings_add(f, "device", SL_HEALTH_OK, NULL, "%s: %s", found->id, found->model);

@@ -13,8 +13,10 @@
 #include <unistd.h>
 
 #define MAX_REPLY_BYTES 8192u
-#define MAX_TIMEOUT_S   3600
-#define REQUEST         "GET /health HTTP/1.0\r\n\r\n"
+/* As much as a server may be told: both may have it from one SLUICE_TIMEOUT_S. */
+#define MAX_TIMEOUT_S 31536000
+#define MAX_POLL_MS   3600000
+#define REQUEST       "GET /health HTTP/1.0\r\n\r\n"
 
 struct probe {
     const char *path;
@@ -32,12 +34,15 @@ static int failed(const struct probe *p, const char *what) {
 static bool wait_for(const struct probe *p, int fd, short events) {
     for (;;) {
         uint64_t now_ns = sl_now_ns();
-        int left_ms = p->until_ns > now_ns ? (int)((p->until_ns - now_ns) / 1000000u) + 1 : 0;
+        uint64_t left_ns = p->until_ns > now_ns ? p->until_ns - now_ns : 0;
+        int left_ms = !left_ns                            ? 0
+                      : left_ns / 1000000u >= MAX_POLL_MS ? MAX_POLL_MS
+                                                          : (int)(left_ns / 1000000u) + 1;
         struct pollfd one = {.fd = fd, .events = events};
         int n = left_ms ? poll(&one, 1, left_ms) : 0;
         if (n > 0)
             return true;
-        if (n < 0 && errno == EINTR)
+        if ((n < 0 && errno == EINTR) || (n == 0 && left_ms == MAX_POLL_MS))
             continue;
         if (n == 0)
             errno = ETIMEDOUT;

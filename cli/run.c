@@ -150,13 +150,13 @@ int sl_cmd_run(int argc, char **argv) {
          false},
         {SL_ARG_TEXT, 'p', "--prompt", "TEXT", &o.prompt, "ask this, print the answer, end", false},
         {SL_ARG_INPUT, 'f', "--file", "FILE", &o.file,
-         "the same with the text of a file, -: of standard input; with -p, that comes\n"
-         "first",
+         "ask what a file says, after what -p says if both are given; - is standard\n"
+         "input",
          false},
         {SL_ARG_TEXT, 's', "--system", "TEXT", &o.system, "system message", false},
         {SL_ARG_STRING, 0, "--think", "HOW", &c.think,
-         "for models that can: on, off, or minimal, low, medium, high, max (default: as\n"
-         "the model's template has it)",
+         "how much the model thinks: on, off, minimal, low, medium, high or max (default:\n"
+         "as its template has it)",
          false},
         {SL_ARG_FLAG, 0, "--raw", NULL, &c.raw, "continue the text as it is: no chat template",
          false},

@@ -145,7 +145,7 @@ static const struct command commands[] = {
     {"/regenerate", "", "answers again, with the next seed", again},
     {"/system", "[TEXT|none]", "shows, sets or removes the system message", set_system},
     {"/set", "[NAME VALUE]", "shows the settings, or changes one: /set temp 0.2", set},
-    {"/think", "[on|off|low|...]", "whether a model that can shall think", think},
+    {"/think", "[on|off|low|...]", "whether, or how much, the model thinks", think},
     {"/save", "FILE", "writes the conversation, as a request to a server", save},
     {"/load", "FILE", "goes on with a conversation that was saved", load},
 };

@@ -72,6 +72,11 @@ class Help(Tap):
         code, said = self._run("synth", "-q", "-o", "/dev/null/x", SLUICE_PRESET="none-such")
         assert code == 2 and "none-such" in said, said
 
+    def one_variable_suits_a_server_and_its_health_check(self):
+        for c in ("serve", "health"):
+            code, said = self._run(c, *(["-m", "/no/such"] if c == "serve" else []), SLUICE_TIMEOUT_S="31536000", SLUICE_UNIX_SOCKET="/no/such")
+            assert code == 1 and "/no/such" in said, said
+
     def no_secret_is_taken_from_a_variable(self):
         for name in SECRETS:
             assert name in self._text("serve")
