@@ -150,7 +150,7 @@ int sl_cmd_run(int argc, char **argv) {
          false},
         {SL_ARG_TEXT, 'p', "--prompt", "TEXT", &o.prompt, "ask this, print the answer, end", false},
         {SL_ARG_INPUT, 'f', "--file", "FILE", &o.file,
-         "ask what a file says, after what -p says if both are given; - is standard\n"
+         "ask with the text of a file, behind -p's if both are given; - is standard\n"
          "input",
          false},
         {SL_ARG_TEXT, 's', "--system", "TEXT", &o.system, "system message", false},
