@@ -12,36 +12,14 @@ struct scoring {
     void *ctx;
 };
 
-/* Logits of some rows of the step, asked of the last stage. */
-struct rows_logits {
-    struct sl_pipeline_item item; /* first */
-    struct sl_stage_call calls[SL_MAX_STAGES];
-    struct sl_ask_logits ask;
-    uint32_t last; /* stage */
-};
-
-static bool ask_logits(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c) {
-    const struct rows_logits *r = (const struct rows_logits *)(const void *)p;
-    c->ask.what = SL_STAGE_LOGITS;
-    c->ask.logits = r->ask;
-    return stage == r->last;
-}
-
 /* Hands over the logits of the step's rows, which start at position first. */
 static enum sl_status hand_over(struct sl_engine *e, const struct scoring *s, uint32_t first,
                                 uint32_t n) {
-    struct rows_logits r = {.item = {.ask = ask_logits}, .last = e->n_stages - 1};
-    const struct sl_stage_call *last = &r.calls[r.last];
-    uint32_t most = sl_pipeline_hello(e->pipeline, r.last)->n_logit_rows;
-    r.item.calls = r.calls;
+    uint32_t most = sl_kept_rows_most(e);
     for (uint32_t i = 0; i < n;) {
         uint32_t m = n - i < most ? n - i : most;
-        r.ask = (struct sl_ask_logits){e->micro_batches->step.micro_batch, i, m};
-        sl_pipeline_send(e->pipeline, &r.item);
-        sl_pipeline_wait(e->pipeline, &r.item);
-        if (last->answer.status != SL_OK)
-            return sl_fail(s->job.err, last->answer.status, "%s", last->answer.err.text);
-        const float *logits = last->with.out_logits.rows;
+        float *logits;
+        SL_TRY(sl_kept_logits(e, e->micro_batches, i, m, &logits, s->job.err));
         for (uint32_t j = 0; j < m; j++)
             if (!s->on_logits(s->ctx, first + i + j, logits + (size_t)j * e->space.n_vocab))
                 return sl_fail(s->job.err, SL_ERR_CANCELED, "scoring was canceled");

@@ -2,7 +2,7 @@
 # sources, so the same bits, errors and cancellation are asked for.
 BYTES_SRC := $(addprefix tests/,unit/engine/test_scheduler unit/engine/test_generate unit/engine/test_prefix \
   unit/engine/test_expert_map unit/engine/test_prefix_disk unit/engine/test_device_windows unit/engine/test_device_delta \
-  unit/engine/test_device_prefix unit/engine/test_device_pipeline \
+  unit/engine/test_device_prefix unit/engine/test_device_pipeline unit/engine/test_device_prompt_rows \
   determinism/test_device fault/test_disk_speed)
 BYTES_BIN := $(BYTES_SRC:%=$(B)/%_by_bytes)
 BYTES_OBJ := $(B)/tests/support/bytes_stage.o $(B)/tests/support/bytes_stage_everywhere.o

@@ -107,6 +107,10 @@ bool sl_forward_is_brief(const struct sl_forward *f);
 /* After a run with keep_all: logits of rows [first, first + n), n at most plan.n_logit_rows. */
 enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t n,
                                  float **out_logits, struct sl_err *err) SL_MUST_CHECK;
+/* Likewise: their hidden states [n, n_embd] after the output norm, valid until the next call or
+ * run. */
+enum sl_status sl_forward_hidden(struct sl_forward *f, uint32_t first, uint32_t n,
+                                 const float **out_rows, struct sl_err *err) SL_MUST_CHECK;
 
 /* For the plan. */
 uint64_t sl_forward_activation_bytes(const struct sl_model *model,

@@ -337,3 +337,20 @@ enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *lo
         count_routes(f);
     return st;
 }
+
+/* The room for logits has some for them too: of as many rows, and few models have more numbers in a
+ * row than tokens. */
+enum sl_status sl_forward_read_hidden(struct sl_forward *f, const float *h, uint32_t n,
+                                      const float **out_rows) {
+    size_t bytes = (size_t)n * f->hp->n_embd * sizeof *h, room = logits_bytes(f->hp, f->plan);
+    enum sl_status st = SL_OK;
+    *out_rows = h;
+    if (f->plan->reads_back) {
+        if (bytes > room)
+            return SL_ERR_UNSUPPORTED;
+        char *host = (char *)f->host_logits + f->step.micro_batch * room;
+        st = sl_forward_copy_back(f, host, h, bytes);
+        *out_rows = (const float *)(void *)host;
+    }
+    return st == SL_OK ? wait_for_ops(f->dev) : st;
+}

@@ -321,6 +321,9 @@ static inline bool sl_forward_has_blocks(const struct sl_forward *f) {
  * can read and write them. routes: also what the routers chose, unless it has been counted. */
 enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *logits, uint32_t n,
                                     struct sl_logits *out_logits) SL_MUST_CHECK;
+/* Rows of the width of a hidden state, of the stage's step; waits. */
+enum sl_status sl_forward_read_hidden(struct sl_forward *f, const float *h, uint32_t n,
+                                      const float **out_rows) SL_MUST_CHECK;
 /* A copy of x for the next stage. */
 enum sl_status sl_forward_copy_out(struct sl_forward *f) SL_MUST_CHECK;
 /* Allocates the pinned block. send_by_host: with room for the rows that are sent. */

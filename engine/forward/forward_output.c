@@ -61,3 +61,13 @@ enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t 
     *out_logits = read.rows;
     return st == SL_OK ? SL_OK : sl_forward_at(&where, "reading back the logits", st);
 }
+
+enum sl_status sl_forward_hidden(struct sl_forward *f, uint32_t first, uint32_t n,
+                                 const float **out_rows, struct sl_err *err) {
+    assert(f->step.keep_all && first + n <= f->step.n_rows && n <= f->plan->n_logit_rows);
+    struct sl_place place = {err, UINT32_MAX, f->hp->first_layer, NULL}, *where = &place;
+    const float *x = f->a.x + (size_t)first * f->hp->n_embd;
+    SL_FORWARD_TRY("output norm", sl_forward_row_norm(f, x, f->output_norm, f->a.h, n));
+    SL_FORWARD_TRY("reading back hidden states", sl_forward_read_hidden(f, f->a.h, n, out_rows));
+    return SL_OK;
+}

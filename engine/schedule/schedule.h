@@ -65,6 +65,7 @@ struct sl_engine {
     struct sl_expert_show *show; /* a look at the experts: scheduler.c */
     struct sl_err pages_lost;    /* what a page's copy said of a device that is lost, or empty */
     uint32_t next_slot;          /* the slot that comes first in the next step */
+    uint32_t n_since_kept;       /* steps since the last one that kept its rows */
     uint64_t ended_ns;           /* when the last step ended */
     struct sl_activity activity;
     struct sl_pace pace;
@@ -208,6 +209,15 @@ bool sl_steps_wanted(const struct sl_engine *e);
 bool sl_steps_start(struct sl_engine *e);
 /* Ends those that are done. False: there was none. */
 bool sl_steps_end(struct sl_engine *e);
+/* prompt_rows.c. Rows [first, first + n) of the micro-batch's step, which kept all and is the last
+ * that was sent: logits [n, n_vocab] or hidden states [n, n_embd], until the next call. n is at
+ * most sl_kept_rows_most(). */
+uint32_t sl_kept_rows_most(const struct sl_engine *e);
+enum sl_status sl_kept_logits(struct sl_engine *e, const struct sl_micro_batch *l, uint32_t first,
+                              uint32_t n, float **out_logits, struct sl_err *err) SL_MUST_CHECK;
+/* After such a step: gives a session's request what it wants of the rows of its prompt. */
+enum sl_status sl_session_tell(struct sl_engine *e, const struct sl_micro_batch *l, uint32_t slot,
+                               struct sl_err *err) SL_MUST_CHECK;
 /* slots.c: what the slots are doing now, for sl_engine_slots. */
 void sl_slots_publish(struct sl_engine *e);
 /* Sets the gauges of running, parked and waiting sessions. Returns how many run. */

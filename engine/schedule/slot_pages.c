@@ -149,7 +149,7 @@ static bool rows_alike(const struct sl_engine *e) {
  * generated rows round differently, only prompt rows make pages that others may take; and a session
  * that lost its slot takes back no more than that, so that its own generated rows stay such. */
 static uint32_t shareable_pages(const struct sl_engine *e, const struct sl_session *s) {
-    if (s->req->no_cache)
+    if (s->req->no_cache || s->req->scored || s->req->hidden)
         return 0;
     return (rows_alike(e) ? s->n_history : s->n_prompt) / PAGE;
 }

@@ -33,7 +33,9 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_micro_batch *l, bo
             return st;
         for (uint32_t pos = s->n_fed; pos < end; pos++)
             sl_step_add_row(e, step, s->slot, pos, s->history[pos]);
-        if (end == s->n_history) {
+        if (step->keep_all) {
+            l->shares[i].out = end == s->n_history ? 0 : UINT32_MAX; /* see end_step */
+        } else if (end == s->n_history) {
             l->shares[i].out = step->n_out;
             sl_step_add_out(step, sl_sampling_sums_at(&s->sampler.set, s->req->logprobs));
             step->only_largest = step->only_largest && !needs_logits(s);
@@ -55,9 +57,31 @@ static bool can_feed(const struct sl_session *s) {
     return sl_session_runs(s) && sl_session_todo(s);
 }
 
+/* Does it need a step that keeps its rows? */
+static bool is_told(const struct sl_session *s) {
+    return can_feed(s) && sl_session_tells(s);
+}
+
+/* Sessions of which rows are kept have steps of their own, which take turns with those of all
+ * others: with so many as may be under way. */
+static bool keeps_next(const struct sl_engine *e) {
+    bool any = false, others = false;
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        any = any || is_told(e->slots[i]);
+        others = others || (can_feed(e->slots[i]) && !is_told(e->slots[i]));
+    }
+    return any && (!others || e->n_since_kept >= e->n_micro_batches);
+}
+
+/* Rows that are kept stay at the last stage until the next step comes there: no other one is under
+ * way beside theirs. */
+static bool keeps_alone(const struct sl_engine *e) {
+    return e->n_flying && (e->flying[e->n_flying - 1]->step.keep_all || keeps_next(e));
+}
+
 static struct sl_micro_batch *free_micro_batch(const struct sl_engine *e) {
     /* What is recorded is in the order of one device. */
-    if (e->n_flying && e->routes)
+    if ((e->n_flying && e->routes) || keeps_alone(e))
         return NULL;
     for (uint32_t i = 0; i < e->n_micro_batches; i++)
         if (!e->micro_batches[i].flying)
@@ -78,20 +102,23 @@ bool sl_steps_wanted(const struct sl_engine *e) {
  * many, and no stage waits while another has all of the work. */
 static void choose(struct sl_engine *e, struct sl_micro_batch *l) {
     uint32_t parallel = e->plan.config.parallel, n_running = 0, n_chosen = 0;
+    bool keep = keeps_next(e);
+    l->step.keep_all = keep;
+    e->n_since_kept = keep ? 0 : e->n_since_kept + 1;
     for (uint32_t i = 0; i < parallel; i++)
         n_running += sl_session_runs(e->slots[i]);
-    uint32_t most = (n_running + e->n_micro_batches - 1) / e->n_micro_batches,
+    uint32_t most = keep ? parallel : (n_running + e->n_micro_batches - 1) / e->n_micro_batches,
              first = e->next_slot % parallel;
     for (uint32_t j = 0; j < parallel; j++) {
         uint32_t i = (first + j) % parallel;
         struct sl_session *s = e->slots[i];
         if (!s)
             continue;
-        s->chosen = n_chosen < most && can_feed(s);
+        s->chosen = n_chosen < most && can_feed(s) && is_told(s) == keep;
         n_chosen += s->chosen;
-        if (s->chosen)
+        if (s->chosen && !keep)
             e->next_slot = i + 1;
-        else
+        if (!s->chosen)
             l->n_elsewhere += sl_session_runs(s) && s->first_done;
     }
 }
@@ -153,6 +180,22 @@ static struct sl_logits row_of(const struct sl_micro_batch *l, uint32_t row, uin
                                          .inv_t = l->step.sums_at[row]}};
 }
 
+/* The logits behind a prompt whose rows were kept. False: they cannot be had, and the session has
+ * ended, or waits for a machine that is lost. */
+static bool last_kept(struct sl_engine *e, const struct sl_micro_batch *l,
+                      const struct sl_micro_batch_share *a, struct sl_logits *out_row) {
+    struct sl_err err = {""};
+    enum sl_status st = sl_kept_logits(e, l, a->first + a->rows - 1, 1, &out_row->rows, &err);
+    if (st == SL_OK)
+        return true;
+    if (sl_engine_is_away(e, st, &err))
+        return false;
+    if (sl_is_fatal(st))
+        sl_engine_break_down(e, st, &err);
+    sl_session_finish(e, a->s, SL_FINISH_ERROR, st, err.text);
+    return false;
+}
+
 static void step_done(struct sl_engine *e, struct sl_micro_batch *l) {
     uint64_t now = sl_now_ns();
     for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
@@ -171,7 +214,11 @@ static void step_done(struct sl_engine *e, struct sl_micro_batch *l) {
         }
         if (a->out == UINT32_MAX || atomic_load(&s->cancel))
             continue;
-        struct sl_logits row = row_of(l, a->out, e->space.n_vocab);
+        struct sl_logits row = {0};
+        if (!l->step.keep_all)
+            row = row_of(l, a->out, e->space.n_vocab);
+        else if (!s->req->prompt_only && !last_kept(e, l, a, &row))
+            continue;
         sl_session_sample(e, s, &row);
     }
 }
@@ -201,8 +248,19 @@ static void account(struct sl_engine *e, const struct sl_micro_batch *l, uint64_
     sl_pace_learn(&e->pace, n_prompt, step->n_decode + l->n_elsewhere, now - l->start_ns, ns);
 }
 
+/* Of a step that kept all: its requests get what they want of the rows. */
+static void tell_rows(struct sl_engine *e, struct sl_micro_batch *l) {
+    for (uint32_t i = 0; i < e->plan.config.parallel && l->status == SL_OK; i++)
+        if (l->shares[i].s)
+            l->status = sl_session_tell(e, l, i, &l->err);
+}
+
 static void end_step(struct sl_engine *e, struct sl_micro_batch *l) {
-    account(e, l, sl_now_ns());
+    if (l->status == SL_OK && l->step.keep_all) {
+        finish_failed(e, l);
+        tell_rows(e, l);
+    }
+    account(e, l, sl_now_ns()); /* with the time of telling, for which the others waited too */
     if (l->status == SL_ERR_CANCELED)
         return; /* the next sweep finishes them */
     if (sl_engine_is_away(e, l->status, &l->err))
@@ -243,7 +301,7 @@ bool sl_steps_start(struct sl_engine *e) {
     l->start_ns = sl_now_ns();
     choose(e, l);
     sl_share_rows(e, l->n_elsewhere);
-    l->step.only_largest = true;
+    l->step.only_largest = !l->step.keep_all;
     enum sl_status st = add_rows(e, l, true);
     l->step.n_decode = l->step.n_rows;
     if (st == SL_OK)

@@ -46,6 +46,7 @@ struct sl_session {
     struct sl_held_pages held;
     uint32_t n_shared; /* the first of its pages, in the prefix tree: others may hold them too */
     uint32_t n_cached; /* tokens of the prompt that were not computed */
+    uint32_t n_told;   /* rows of the prompt that its sink has been told of (sl_session_tells) */
     /* LOADING: pages [n_shared, load_end) come from disk. */
     uint32_t load_next; /* the first that has not been asked for */
     uint32_t load_end;
@@ -89,6 +90,10 @@ static inline uint32_t sl_session_todo(const struct sl_session *s) {
 /* Are the next rows generated ones? (A session never feeds both kinds in one step.) */
 static inline bool sl_session_decodes(const struct sl_session *s) {
     return s->n_fed >= s->n_prompt;
+}
+/* Are there rows of the prompt that the request wants something of and has not got? */
+static inline bool sl_session_tells(const struct sl_session *s) {
+    return (s->req->scored || s->req->hidden) && s->n_told < s->n_prompt;
 }
 /* Does it go on, in the next step or in one that is under way? False for NULL. */
 static inline bool sl_session_runs(const struct sl_session *s) {

@@ -18,6 +18,7 @@ const char *sl_stage_request_name(enum sl_stage_request what) {
         [SL_STAGE_DISK_SPEED] = "disk speed",
         [SL_STAGE_IDLE] = "idle",
         [SL_STAGE_QUIT] = "quit",
+        [SL_STAGE_HIDDEN] = "hidden states",
     };
     return (uint32_t)what < SL_STAGE_REQUESTS ? names[what] : "unknown request";
 }

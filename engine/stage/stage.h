@@ -36,8 +36,13 @@ enum sl_stage_request {
     SL_STAGE_DISK_SPEED, /* measures how fast the disk gives it experts */
     SL_STAGE_IDLE,       /* nothing else is to be done: it may read experts in the background */
     SL_STAGE_QUIT,       /* no step follows: ends all reading, writes its own heat file */
+    SL_STAGE_HIDDEN,     /* as SL_STAGE_LOGITS: hidden states of the rows after the output norm */
     SL_STAGE_REQUESTS
 };
+/* Asks for rows of the last step, which kept all. */
+static inline bool sl_stage_asks_rows(enum sl_stage_request what) {
+    return what == SL_STAGE_LOGITS || what == SL_STAGE_HIDDEN;
+}
 /* "step", "expert map"; for logs and errors. */
 const char *sl_stage_request_name(enum sl_stage_request what);
 
@@ -76,6 +81,7 @@ struct sl_ask_step {
     uint8_t sent;   /* enum sl_sent */
     uint32_t seqno; /* SL_SENT_BY_OPS: which of the other's to wait for */
 };
+/* Also of SL_STAGE_HIDDEN. */
 struct sl_ask_logits {
     uint32_t micro_batch, first, n; /* rows of the step that the micro-batch had last */
 };
@@ -195,8 +201,8 @@ struct sl_stage_arrays {
     const struct sl_page_table *pages;
     const struct sl_page_table *tails; /* empty where there are none */
     const float *rows;                 /* NULL: none */
-    /* What the rows have come to: the stage's, until the micro-batch's next step; logits may be
-     * written to. */
+    /* What the rows have come to: the stage's, until the micro-batch's next step or request for
+     * rows; logits may be written to. SL_STAGE_HIDDEN: out_rows [n, n_embd]. */
     const float *out_rows;
     struct sl_logits out_logits;
     /* A page, cells or heat: [n_bytes]. */

@@ -231,14 +231,19 @@ static void link_to(struct sl_stage_local *s, bool alone, struct sl_answer_link 
     out->by_ops = s->before.linked = true;
 }
 
-static enum sl_status give_logits(struct sl_stage_local *s, struct sl_stage_call *c) {
+/* Logits or hidden states. */
+static enum sl_status give_rows(struct sl_stage_local *s, struct sl_stage_call *c) {
     const struct sl_ask_logits *a = &c->ask.logits;
     struct sl_err *err = &c->answer.err;
     if (!a->n || a->n > s->plan->n_logit_rows || a->n > s->n_kept || a->first > s->n_kept - a->n)
         return sl_fail(err, SL_ERR_PROTOCOL,
-                       "logits of rows %u to %u: the last step kept %u, and %u can be asked for",
-                       a->first, a->first + a->n, s->n_kept, s->plan->n_logit_rows);
+                       "%s of rows %u to %u: the last step kept %u, and %u can be asked for",
+                       sl_stage_request_name(c->ask.what), a->first, a->first + a->n, s->n_kept,
+                       s->plan->n_logit_rows);
     c->with.out_logits = (struct sl_logits){0};
+    c->with.out_rows = NULL;
+    if (c->ask.what == SL_STAGE_HIDDEN)
+        return sl_forward_hidden(s->forward, a->first, a->n, &c->with.out_rows, err);
     return sl_forward_logits(s->forward, a->first, a->n, &c->with.out_logits.rows, err);
 }
 
@@ -332,7 +337,8 @@ static enum sl_status perform(struct sl_stage_local *s, struct sl_stage_call *c)
     case SL_STAGE_STEP:
         return sl_stage_local_step(s, c);
     case SL_STAGE_LOGITS:
-        return give_logits(s, c);
+    case SL_STAGE_HIDDEN:
+        return give_rows(s, c);
     case SL_STAGE_READ_PAGE:
         return copy_page(s, c, false);
     case SL_STAGE_WRITE_PAGE:

@@ -269,6 +269,7 @@ enum sl_status sl_message_put_ask(const struct sl_stage_call *c, uint64_t number
         SL_TRY(put_step(w, c, l, err));
         break;
     case SL_STAGE_LOGITS:
+    case SL_STAGE_HIDDEN:
         put_u32(w, a->logits.micro_batch);
         put_u32(w, a->logits.first);
         put_u32(w, a->logits.n);
@@ -384,6 +385,10 @@ static enum sl_status put_result(struct writer *w, const struct sl_stage_call *c
     case SL_STAGE_LOGITS:
         if (a->status == SL_OK)
             put_words(w, c->with.out_logits.rows, (size_t)c->ask.logits.n * l->n_vocab);
+        break;
+    case SL_STAGE_HIDDEN:
+        if (a->status == SL_OK)
+            put_words(w, c->with.out_rows, (size_t)c->ask.logits.n * l->n_embd);
         break;
     case SL_STAGE_DISK_SPEED:
         put_f64(w, a->disk_speed.bytes_per_s);

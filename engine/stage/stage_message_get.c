@@ -240,6 +240,7 @@ static enum sl_status get_request(struct reader *r, const struct sl_message_limi
     case SL_STAGE_STEP:
         return get_step(r, l, into, c, err);
     case SL_STAGE_LOGITS:
+    case SL_STAGE_HIDDEN:
         a->logits.micro_batch = get_u32(r);
         a->logits.first = get_u32(r);
         a->logits.n = get_u32(r);
@@ -298,7 +299,8 @@ enum sl_status sl_message_micro_batch(const uint8_t *bytes, size_t n,
     SL_TRY(sl_message_head(bytes, n, &h, err));
     struct reader r = {bytes + SL_MESSAGE_HEAD_BYTES, bytes + n, false};
     uint32_t at = get_u32(&r);
-    if (r.bad || at >= l->n_micro_batches || (h.what != SL_STAGE_STEP && h.what != SL_STAGE_LOGITS))
+    if (r.bad || at >= l->n_micro_batches ||
+        (h.what != SL_STAGE_STEP && !sl_stage_asks_rows(h.what)))
         return malformed("numbers beyond what was planned for", h.what, err);
     *out = at;
     return SL_OK;
@@ -432,6 +434,13 @@ static enum sl_status get_result(struct reader *r, const struct sl_message_limit
             return malformed("more logits than were planned for", c->ask.what, err);
         if (ok)
             get_words(r, into->logits, (size_t)c->ask.logits.n * l->n_vocab);
+        break;
+    case SL_STAGE_HIDDEN:
+        c->with.out_rows = ok ? into->rows : NULL;
+        if (c->ask.logits.n > l->max_rows)
+            return malformed("more hidden states than were planned for", c->ask.what, err);
+        if (ok)
+            get_words(r, into->rows, (size_t)c->ask.logits.n * l->n_embd);
         break;
     case SL_STAGE_DISK_SPEED:
         a->disk_speed.bytes_per_s = get_f64(r);

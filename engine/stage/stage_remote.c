@@ -145,9 +145,9 @@ static void cancel_ask(struct sl_stage *stage, struct sl_stage_call *c) {
 
 static struct sl_message_arrays *arrays_of(struct sl_stage_remote *r,
                                            const struct sl_stage_ask *ask) {
-    return ask->what == SL_STAGE_STEP     ? &r->micro_batches[ask->step.micro_batch]
-           : ask->what == SL_STAGE_LOGITS ? &r->micro_batches[ask->logits.micro_batch]
-                                          : &r->others;
+    return ask->what == SL_STAGE_STEP      ? &r->micro_batches[ask->step.micro_batch]
+           : sl_stage_asks_rows(ask->what) ? &r->micro_batches[ask->logits.micro_batch]
+                                           : &r->others;
 }
 
 enum sl_status sl_stage_remote_received(struct sl_stage_remote *r, const uint8_t *bytes, size_t n,

@@ -168,7 +168,7 @@ static enum sl_status cancel(struct sl_stage_server *s, uint64_t number) {
 
 /* What another process has no say in. */
 static bool is_asked_from_afar(enum sl_stage_request what) {
-    return what == SL_STAGE_STEP || what == SL_STAGE_LOGITS || what == SL_STAGE_READ_PAGE ||
+    return what == SL_STAGE_STEP || sl_stage_asks_rows(what) || what == SL_STAGE_READ_PAGE ||
            what == SL_STAGE_WRITE_PAGE || what == SL_STAGE_EXPERTS || what == SL_STAGE_HEAT ||
            what == SL_STAGE_DISK_SPEED;
 }
@@ -183,7 +183,7 @@ enum sl_status sl_stage_server_received(struct sl_stage_server *s, const uint8_t
     if (head.kind != SL_MESSAGE_ASK || !is_asked_from_afar(head.what))
         return sl_fail(err, SL_ERR_PROTOCOL, "a message of kind %u about '%s' from a coordinator",
                        head.kind, sl_stage_request_name(head.what));
-    if (head.what == SL_STAGE_STEP || head.what == SL_STAGE_LOGITS)
+    if (head.what == SL_STAGE_STEP || sl_stage_asks_rows(head.what))
         SL_TRY(sl_message_micro_batch(bytes, n, &s->limits, &at, err));
     struct slot *slot = &s->slots[at];
     pthread_mutex_lock(&s->lock);

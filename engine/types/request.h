@@ -102,8 +102,14 @@ struct sl_gen_request {
     bool prompt_only;       /* compute the prompt and leave it in the prefix cache; no answer */
     bool ignore_eog;        /* benchmarks: generate on */
     bool no_cache;          /* reuse nothing of other requests, and leave nothing to them */
-    uint64_t deadline_ns;   /* monotonic clock (common/clock.h): if not finished by then, it fails
-                               with SL_ERR_TIMEOUT; 0 = none */
+    /* NULL = not wanted; else called on the scheduler thread before the first token, in order, with
+     * each token of the prompt but the first and its log-probability, or with the hidden state
+     * [n_embd] of each after the output norm: must not block. All of the prompt is computed, in
+     * steps of such requests alone; nothing comes from the prefix cache or goes there. */
+    void (*scored)(struct sl_token_sink *s, uint32_t pos, const struct sl_token *token);
+    void (*hidden)(struct sl_token_sink *s, uint32_t pos, const float *row);
+    uint64_t deadline_ns; /* monotonic clock (common/clock.h): if not finished by then, it fails
+                             with SL_ERR_TIMEOUT; 0 = none */
     /* NULL, or max_tokens ids that the answer shall have, whatever the model says (benchmarks,
      * comparisons): computed and pushed as if they had been sampled, including the time that takes.
      * Borrowed until finish. */

@@ -49,9 +49,9 @@ static uint8_t *carry(struct bytes_stage *s, size_t n) {
 }
 
 static struct sl_message_arrays *arrays_of(struct end *e, const struct sl_stage_ask *ask) {
-    return ask->what == SL_STAGE_STEP     ? &e->micro_batches[ask->step.micro_batch]
-           : ask->what == SL_STAGE_LOGITS ? &e->micro_batches[ask->logits.micro_batch]
-                                          : &e->others;
+    return ask->what == SL_STAGE_STEP      ? &e->micro_batches[ask->step.micro_batch]
+           : sl_stage_asks_rows(ask->what) ? &e->micro_batches[ask->logits.micro_batch]
+                                           : &e->others;
 }
 
 static void send_bytes(struct sl_stage *stage, struct sl_stage_call *c) {

@@ -182,6 +182,40 @@ static void answers_come_out_as_they_went_in(void **state) {
     assert_int_equal(get(wire, n, &got, true), SL_ERR_PROTOCOL);
 }
 
+/* Two rows of hidden states, of a step that kept more. */
+static struct sl_stage_call hidden_states(void) {
+    struct sl_stage_call c = {.ask = {.what = SL_STAGE_HIDDEN, .logits = {1, 1, 2}}};
+    for (uint32_t i = 0; i < 2 * limits.n_embd; i++)
+        here.rows[i] = (float)i / 7;
+    c.with.out_rows = here.rows;
+    return c;
+}
+
+static void hidden_states_come_out_as_they_went_in(void **state) {
+    (void)state;
+    struct sl_stage_call c = hidden_states(), got = {0};
+    size_t n = put(&c, false);
+    uint32_t micro_batch = 0;
+    assert_ok(get(wire, n, &got, false));
+    assert_memory_equal(&got.ask.logits, &c.ask.logits, sizeof c.ask.logits);
+    assert_ok(sl_message_micro_batch(wire, n, &limits, &micro_batch, &test_err));
+    assert_int_equal(micro_batch, 1);
+    c.ask.logits.n = limits.max_out + 1; /* more than were planned for */
+    n = put(&c, false);
+    assert_int_equal(get(wire, n, &got, false), SL_ERR_PROTOCOL);
+    c.ask.logits.n = 2;
+    n = put(&c, true);
+    memset(back.rows, 0, 2 * limits.n_embd * sizeof(float));
+    got = c;
+    got.with.out_rows = NULL;
+    assert_ok(get(wire, n, &got, true));
+    assert_memory_equal(got.with.out_rows, here.rows, 2 * limits.n_embd * sizeof(float));
+    c.answer.status = SL_ERR_IO; /* then there are none */
+    n = put(&c, true);
+    assert_ok(get(wire, n, &got, true));
+    assert_null(got.with.out_rows);
+}
+
 static void what_a_stage_is_comes_out_as_it_went_in(void **state) {
     (void)state;
     struct sl_stage_call c = {.ask = {.what = SL_STAGE_HELLO}}, got = c;
@@ -280,6 +314,9 @@ static void damaged_messages_are_refused(void **state) {
     damage(&step, false);
     struct sl_stage_call answer = an_answer();
     damage(&answer, true);
+    struct sl_stage_call hidden = hidden_states();
+    damage(&hidden, false);
+    damage(&hidden, true);
     struct sl_stage_call page = {.ask = {.what = SL_STAGE_WRITE_PAGE, .page = {8, 4, true}},
                                  .with = {.bytes = here.bytes, .n_bytes = 64}};
     damage(&page, false);
@@ -330,6 +367,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_come_out_as_they_went_in),
         cmocka_unit_test(answers_come_out_as_they_went_in),
+        cmocka_unit_test(hidden_states_come_out_as_they_went_in),
         cmocka_unit_test(what_a_stage_is_comes_out_as_it_went_in),
         cmocka_unit_test(damaged_messages_are_refused),
         cmocka_unit_test(direct_ways_are_not_written),
