@@ -191,10 +191,7 @@ void sl_completion_answer(struct sl_exchange *ex, enum sl_api api, const json_t 
             "'reasoning_budget' needs a conversation: a text has no part that is reasoning");
         goto out;
     }
-    if (echo && params.logprobs) {
-        sl_http_bad(e, "echo", "'echo' together with 'logprobs' is not supported yet");
-        goto out;
-    }
+    params.prompt_logprobs = echo && params.logprobs;
     if (!(given ? take_prompt(ex, given, &prompts) : read_prompts(ex, body, echo, &prompts)))
         goto out;
     if (prompts.n * params.n > SL_MAX_CHOICES) {

@@ -79,7 +79,10 @@ static void completion_logprobs(struct sl_buf *b, const struct sl_choice *c) {
     sl_buf_puts(b, "],\"token_logprobs\":[");
     for (uint32_t i = 0; i < n; i++) {
         sl_buf_puts(b, i ? "," : "");
-        put_logprob(b, c->logprobs[i].token.logprob);
+        if (c->logprobs[i].first)
+            sl_buf_puts(b, "null");
+        else
+            put_logprob(b, c->logprobs[i].token.logprob);
     }
     sl_buf_puts(b, "],\"top_logprobs\":");
     if (g->params.n_top_logprobs == 0) {
@@ -88,6 +91,10 @@ static void completion_logprobs(struct sl_buf *b, const struct sl_choice *c) {
         sl_buf_puts(b, "[");
         for (uint32_t i = 0; i < n; i++) {
             const struct sl_token *t = &c->logprobs[i].token;
+            if (c->logprobs[i].first) {
+                sl_buf_puts(b, "null");
+                continue;
+            }
             sl_buf_puts(b, i ? ",{" : "{");
             for (uint32_t k = 0; k < t->n_top; k++) {
                 sl_buf_puts(b, k ? "," : "");
@@ -301,7 +308,8 @@ static void completion_open(struct sl_buf *b, struct sl_choice *c) {
     chunk_head(b, g);
     sl_buf_printf(b, ",\"choices\":[{\"index\":%u,\"text\":", c->index);
     sl_buf_json_text(b, echo);
-    sl_buf_puts(b, ",\"logprobs\":null,\"finish_reason\":null}]");
+    logprobs(b, c);
+    sl_buf_puts(b, ",\"finish_reason\":null}]");
     chunk_tail(b, g);
 }
 

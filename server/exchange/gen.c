@@ -78,6 +78,11 @@ static void sink_progress(struct sl_token_sink *s, uint32_t n_done, uint32_t n_p
     }
 }
 
+static void sink_scored(struct sl_token_sink *s, uint32_t pos, const struct sl_token *token) {
+    struct sl_choice *c = (struct sl_choice *)s;
+    c->prompt_tokens[pos] = *token;
+}
+
 static void sink_finish(struct sl_token_sink *s, const struct sl_gen_result *result) {
     struct sl_choice *c = (struct sl_choice *)s;
     struct sl_exchange *ex = c->gen->ex;
@@ -106,6 +111,7 @@ static bool choice_init(struct sl_gen *g, struct sl_choice *c, uint32_t index) {
         .ignore_eog = p->ignore_eos && !p->n_stop_ids,
         .no_cache = !p->cache_prompt,
         .sampling = p->sampling,
+        .scored = p->prompt_logprobs ? sink_scored : NULL,
         .logprobs = p->logprobs,
         .n_top_logprobs = p->n_top_logprobs,
         .eog = g->eog,
@@ -127,6 +133,12 @@ static bool choice_init(struct sl_gen *g, struct sl_choice *c, uint32_t index) {
     c->req.sampling.seed = p->sampling.seed + index % p->n;
     if (p->splits && sl_splitter_create(&p->split, sl_choice_part, c, &c->splitter) != SL_OK)
         return false;
+    if (p->prompt_logprobs) {
+        c->prompt_tokens = calloc(prompt->n, sizeof *c->prompt_tokens);
+        if (!c->prompt_tokens)
+            return false;
+        c->prompt_tokens[0].id = prompt->ids[0];
+    }
     if (p->logprobs)
         c->ring = malloc(g->ring_tokens * sizeof *c->ring);
     else
@@ -232,6 +244,11 @@ uint64_t sl_gen_memory_bytes(struct sl_gen *g) {
             n += c->text_room * sl_gen_text_cost(g);
         if (g->keeps_ids && !g->params.stream)
             n += tokens * ID_BYTES;
+        if (g->params.prompt_logprobs) {
+            uint64_t echoed = g->prompts[i / g->params.n].n;
+            c->logprobs_room += echoed * 3 * sizeof(struct sl_logprob_entry);
+            n += echoed * sizeof *c->prompt_tokens;
+        }
         n += c->split_room + c->logprobs_room;
     }
     if (g->automaton) {
@@ -253,6 +270,7 @@ void sl_gen_destroy(struct sl_gen *g) {
         free(c->ring);
         free(c->ring_ids);
         free(c->logprobs);
+        free(c->prompt_tokens);
         sl_detok_release(&c->detok);
         sl_stop_state_release(&c->stop);
         sl_constrained_release(&c->constrained);

@@ -16,8 +16,9 @@
 struct sl_logprob_entry {
     struct sl_token token;
     uint64_t start_byte, end_byte; /* in the choice's text */
-    uint64_t start_char;
-    uint32_t json_bytes; /* of its JSON, at most */
+    uint64_t start_char;           /* in the text with the echo */
+    uint32_t json_bytes;           /* of its JSON, at most */
+    bool first;                    /* of the prompt: it has no probability */
 };
 
 enum sl_answer_end {
@@ -58,14 +59,18 @@ struct sl_choice {
     uint64_t submit_ns, first_ns, last_ns; /* of submit and of the first and last token */
     struct sl_expert_use use;              /* up to the last token */
 
+    struct sl_token *prompt_tokens; /* [req.n_prompt] with params.prompt_logprobs; the scheduler's
+                                       until the first token, or the end */
+
     /* the connection's thread */
     struct sl_detok detok;
     struct sl_stop_state stop;
     uint32_t n_predicted;
-    uint64_t text_bytes, text_chars; /* that the model made */
-    uint64_t text_json, text_room;   /* its size as JSON; how much of that is counted as held */
-    uint64_t split_room;             /* bytes of the splitter that are counted as held */
-    uint64_t shown_bytes;            /* after the stop strings */
+    uint64_t text_bytes;           /* that the model made */
+    uint64_t text_chars;           /* and those of the echo, if it has log-probabilities */
+    uint64_t text_json, text_room; /* its size as JSON; how much of that is counted as held */
+    uint64_t split_room;           /* bytes of the splitter that are counted as held */
+    uint64_t shown_bytes;          /* after the stop strings */
     struct sl_logprob_entry *logprobs;
     uint32_t n_logprobs, cap_logprobs;
     uint32_t n_shown_logprobs;    /* the first of them belong to shown text */
@@ -75,6 +80,7 @@ struct sl_choice {
     struct sl_splitter *splitter; /* NULL: all is content */
     struct sl_segments segments;  /* where kept */
     bool opened;                  /* the first event, or the echo, is out */
+    bool prompt_told;             /* the echo's tokens are among logprobs */
     uint32_t n_calls;             /* tool calls begun */
     uint32_t n_unsorted;          /* tokens since the last part */
     struct sl_ids ids;            /* where kept; of a stream those since its last event */

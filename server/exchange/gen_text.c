@@ -73,8 +73,12 @@ static void keep_logprobs(struct sl_choice *c, const struct sl_token *token, uin
         c->cap_logprobs = cap;
     }
     c->logprobs_json += json;
-    c->logprobs[c->n_logprobs++] = (struct sl_logprob_entry){
-        *token, start_byte, c->text_bytes + c->detok.n_pending, start_char, json};
+    c->logprobs[c->n_logprobs++] =
+        (struct sl_logprob_entry){.token = *token,
+                                  .start_byte = start_byte,
+                                  .end_byte = c->text_bytes + c->detok.n_pending,
+                                  .start_char = start_char,
+                                  .json_bytes = json};
 }
 
 /* Entries [from, from + n) go. */
@@ -204,6 +208,50 @@ static void choice_token(struct sl_choice *c, const struct sl_token *token,
         show_logprobs(c, false);
 }
 
+/* ---- the echo ---- */
+
+static uint64_t n_chars(const char *text, size_t n) {
+    uint64_t chars = 0;
+    for (size_t i = 0; i < n; i++)
+        chars += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return chars;
+}
+
+/* A BOS that the echo's text does not show: it was put before a client's text. */
+static bool is_unseen(const struct sl_served *v, uint32_t id, const char *echo) {
+    struct sl_str piece = sl_tokenizer_piece(v->tok, id, true);
+    return id == sl_tokenizer_bos(v->tok) &&
+           (strlen(echo) < piece.len || memcmp(echo, piece.ptr, piece.len) != 0);
+}
+
+/* The tokens of a prompt that is echoed come before those of the answer. They are shown as they
+ * are, whatever the stop strings say. */
+static void tell_prompt(struct sl_choice *c) {
+    const struct sl_gen *g = c->gen;
+    const char *echo = g->echo[c->index / g->params.n];
+    const uint64_t all = n_chars(echo, strlen(echo));
+    struct sl_detok d = {0};
+    uint64_t chars = 0;
+    for (uint32_t i = 0; i < c->req.n_prompt && !c->done; i++) {
+        const struct sl_token *t = &c->prompt_tokens[i];
+        struct sl_str text;
+        keep_logprobs(c, t, 0, chars < all ? chars : all);
+        if (c->done)
+            break;
+        c->logprobs[c->n_logprobs - 1].first = i == 0;
+        enum sl_status status = sl_detok_push(&d, g->served->tok, t->id, true, &text);
+        if (status != SL_OK)
+            choice_fail(c, status, NULL);
+        else if (i || !is_unseen(g->served, t->id, echo))
+            chars += n_chars(text.ptr, text.len);
+    }
+    sl_detok_release(&d);
+    free(c->prompt_tokens);
+    c->prompt_tokens = NULL;
+    c->text_chars = all;
+    c->n_shown_logprobs = c->n_content_logprobs = c->n_logprobs;
+}
+
 /* Takes one token or the end of the choice; false: there is nothing now. out_text: what can be
  * shown, valid until the next call. A failed choice sets g->failure. */
 static bool choice_step(struct sl_choice *c, struct sl_str *out_text) {
@@ -212,12 +260,19 @@ static bool choice_step(struct sl_choice *c, struct sl_str *out_text) {
     *out_text = (struct sl_str){"", 0};
     if (c->done)
         return false;
-    if (sl_choice_take(c, &token, &end))
-        choice_token(c, &token, out_text);
-    else if (end)
-        choice_end(c, out_text);
-    else
+    bool have = sl_choice_take(c, &token, &end);
+    if (!have && !end)
         return false;
+    if (c->prompt_tokens && !c->prompt_told && (have || c->result.status == SL_OK)) {
+        c->prompt_told = true;
+        tell_prompt(c);
+    }
+    if (c->done)
+        return true;
+    if (have)
+        choice_token(c, &token, out_text);
+    else
+        choice_end(c, out_text);
     return true;
 }
 
@@ -359,6 +414,8 @@ static void stream_choice(struct sl_gen *g, struct sl_choice *c) {
             begin(g);
             if (r->open)
                 r->open(&g->out, c);
+            if (c->prompt_told && !g->keeps_parts) /* they went with the echo */
+                drop_content_logprobs(c);
         }
         split(c, text);
         if (g->failure.http_status)

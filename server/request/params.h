@@ -38,6 +38,7 @@ struct sl_gen_params {
     float timeout_s;   /* for the whole request, waiting included; 0 = the server's */
     bool logprobs;
     uint32_t n_top_logprobs;
+    bool prompt_logprobs;              /* also of the prompt, which is echoed */
     struct sl_sampling sampling;       /* logit_bias points to bias */
     struct sl_logit_bias *bias;        /* owned */
     struct sl_stop_set stop;           /* owned */

@@ -101,6 +101,28 @@ it('completes several prompts, as text and as ids', async () => {
   assert.equal('Once upon' + byId.choices[0].text, r.choices[0].text);
 });
 
+it('scores a prompt that is echoed, as evaluation harnesses ask for it', async () => {
+  const text = 'Once upon a time there was a fox';
+  const { tokens } = await (await server.post('/tokenize', { content: text })).json();
+  const whole = (await client.completions.create({ model: 'test', prompt: tokens, echo: true, logprobs: 1, max_tokens: 0 })).choices[0];
+  assert.equal(whole.text, text);
+  assert.equal(whole.logprobs.tokens.length, tokens.length);
+  assert.equal(whole.logprobs.tokens.join(''), text);
+  assert.deepEqual([whole.logprobs.token_logprobs[0], whole.logprobs.top_logprobs[0]], [null, null]);
+  whole.logprobs.text_offset.forEach((at, i) => assert.ok(text.slice(at).startsWith(whole.logprobs.tokens[i])));
+  // The same as a token's probability when it is the only answer.
+  const k = tokens.length - 1;
+  const last = (await client.completions.create({ model: 'test', prompt: tokens.slice(0, k), temperature: 0, logprobs: 0, max_tokens: 1, logit_bias: { [tokens[k]]: 100 } })).choices[0];
+  assert.equal(last.text, whole.logprobs.tokens[k]);
+  assert.equal(last.logprobs.token_logprobs[0], whole.logprobs.token_logprobs[k]);
+  // A harness asks for one token more and drops it; text gives what its ids give.
+  const one = (await client.completions.create({ model: 'test', prompt: text, echo: true, logprobs: 1, max_tokens: 1, temperature: 0 })).choices[0];
+  assert.deepEqual(one.logprobs.token_logprobs.slice(0, -1), whole.logprobs.token_logprobs);
+  assert.ok(one.text.startsWith(text) && one.text.length > text.length);
+  assert.equal(one.logprobs.text_offset[tokens.length], text.length);
+  for (let i = 1; i < tokens.length; i++) assert.ok(Math.max(...Object.values(whole.logprobs.top_logprobs[i])) >= whole.logprobs.token_logprobs[i]);
+});
+
 it('obeys logit_bias', async () => {
   const { tokens } = await (await server.post('/tokenize', { content: ' a' })).json();
   const r = await client.completions.create({ model: 'test', prompt: 'Once', max_tokens: 5, temperature: 0, logit_bias: { [tokens[0]]: 100 } });

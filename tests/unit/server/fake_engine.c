@@ -231,7 +231,7 @@ const struct sl_sampling sl_sampling_default = {
 struct fake_session {
     struct sl_gen_request *req;
     struct fake_session *next;
-    uint32_t n_prefilled, n_made, n_bound;
+    uint32_t n_prefilled, n_made, n_bound, n_told;
     bool parked;
     atomic_bool cancel, resume;
 };
@@ -330,6 +330,13 @@ static bool fake_step(struct sl_engine *e, struct fake_session *s) {
     }
     if (s->parked && !atomic_load(&s->resume))
         return false;
+    for (; r->scored && s->n_told + 1 < r->n_prompt; s->n_told++) {
+        struct sl_token told = {.id = r->prompt[s->n_told + 1], .n_top = r->n_top_logprobs};
+        told.logprob = -0.25f * (float)(s->n_told + 1);
+        for (uint32_t i = 0; i < told.n_top; i++)
+            told.top[i].id = 'a' + i;
+        r->scored(r->sink, s->n_told + 1, &told);
+    }
     if (r->prompt_only)
         return fake_finish(e, s, SL_FINISH_LENGTH, SL_OK);
     if (e->fail_at && s->n_made == e->fail_at)

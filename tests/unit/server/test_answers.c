@@ -100,6 +100,67 @@ static void test_completions(void **state) {
     reply_free(&r);
 }
 
+/* The prompt's tokens come with the answer's: what evaluation harnesses ask for. */
+static void test_echo_with_logprobs(void **state) {
+    (void)state;
+    tok.add_bos = true;
+    sl_server_destroy(&server);
+    start_empty();
+    attach();
+    set_script(NULL, 0, 0, 0);
+    struct reply r = client_post(COMP, "{\"prompt\":\"a\\u00e9b\",\"echo\":true,\"logprobs\":2,"
+                                       "\"max_tokens\":0}");
+    json_t *v = parse(&r);
+    assert_int_equal(r.status, 200);
+    assert_string_equal(str_at(v, "choices.0.text"), "a\xc3\xa9"
+                                                     "b");
+    assert_string_equal(str_at(v, "choices.0.finish_reason"), "length");
+    assert_int_equal(int_at(v, "usage.completion_tokens"), 0);
+    /* BOS, a, two bytes, b: the BOS is a token, but no text of the client's */
+    assert_int_equal(json_array_size(at(v, "choices.0.logprobs.tokens")), 5);
+    assert_string_equal(str_at(v, "choices.0.logprobs.tokens.0"), "<s>");
+    assert_string_equal(str_at(v, "choices.0.logprobs.tokens.4"), "b");
+    assert_true(json_is_null(at(v, "choices.0.logprobs.token_logprobs.0")));
+    assert_true(json_is_null(at(v, "choices.0.logprobs.top_logprobs.0")));
+    for (uint32_t i = 1; i < 5; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "choices.0.logprobs.token_logprobs.%u", i);
+        assert_true(json_number_value(at(v, path)) == -0.25 * i);
+    }
+    assert_int_equal(json_object_size(at(v, "choices.0.logprobs.top_logprobs.1")), 2);
+    assert_int_equal(int_at(v, "choices.0.logprobs.text_offset.0"), 0);
+    assert_int_equal(int_at(v, "choices.0.logprobs.text_offset.1"), 0);
+    assert_int_equal(int_at(v, "choices.0.logprobs.text_offset.4"), 2);
+    json_decref(v);
+    reply_free(&r);
+    /* Then the answer's: two choices of each prompt, all with their own. */
+    r = client_post(COMP, "{\"prompt\":[[97,98],[99]],\"echo\":true,\"logprobs\":0,"
+                          "\"max_tokens\":1,\"n\":2}");
+    v = parse(&r);
+    assert_int_equal(json_array_size(at(v, "choices")), 4);
+    assert_string_equal(str_at(v, "choices.1.text"), "aba");
+    assert_int_equal(json_array_size(at(v, "choices.1.logprobs.tokens")), 3);
+    assert_true(json_number_value(at(v, "choices.1.logprobs.token_logprobs.1")) == -0.25);
+    assert_true(json_number_value(at(v, "choices.1.logprobs.token_logprobs.2")) == -0.5);
+    assert_int_equal(int_at(v, "choices.1.logprobs.text_offset.2"), 2);
+    assert_string_equal(str_at(v, "choices.3.text"), "cc");
+    json_decref(v);
+    reply_free(&r);
+    /* In a stream the echo's event has the prompt's, and no other has them again. */
+    r = client_post(COMP, "{\"prompt\":\"ab\",\"echo\":true,\"logprobs\":1,\"max_tokens\":2,"
+                          "\"stream\":true}");
+    assert_non_null(strstr(r.body, "\"text\":\"ab\",\"logprobs\":{\"tokens\":[\"<s>\",\"a\",\"b\"],"
+                                   "\"token_logprobs\":[null,-0.25,-0.5]"));
+    assert_null(strstr(strstr(r.body, "-0.25") + 1, "-0.25"));
+    int n;
+    bool done;
+    char *text = join_stream(&r, &n, &done);
+    assert_true(done);
+    assert_int_equal(strncmp(text, "ab", 2), 0);
+    free(text);
+    reply_free(&r);
+}
+
 static void test_stop_strings(void **state) {
     (void)state;
     static uint32_t script[4];
@@ -280,6 +341,7 @@ int main(void) {
         READY(test_chat),
         READY(test_stream),
         READY(test_completions),
+        READY(test_echo_with_logprobs),
         READY(test_stop_strings),
         READY(test_logprobs_and_n),
         READY(test_special_text_stays_text),
