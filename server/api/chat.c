@@ -1,5 +1,6 @@
 /* POST /v1/chat/completions and /apply-template: messages through the model's own template. */
 #include "server/api/chat.h"
+#include "server/api/final_message.h"
 #include "server/api/handlers.h"
 
 #include "common/metrics.h"
@@ -35,8 +36,9 @@ static bool make_vars(const struct sl_served *v, const json_t *body, const json_
     const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
     const json_t *effort = json_object_get(body, "reasoning_effort");
     const json_t *generate = json_object_get(body, "add_generation_prompt");
-    if (!sl_chat_vars_init(&v->chat, messages, tools, json_is_object(kwargs) ? kwargs : NULL,
-                           !json_is_false(generate), out))
+    bool opens = !json_is_false(generate) && !sl_final_message_asked(body);
+    if (!sl_chat_vars_init(&v->chat, messages, tools, json_is_object(kwargs) ? kwargs : NULL, opens,
+                           out))
         return false;
     json_t *copy = json_object_get(out->all, "messages"); /* to be changed */
     bool ok = sl_chat_apply_form(&v->chat.form, copy) &&
@@ -144,7 +146,7 @@ static bool render(struct sl_exchange *ex, const json_t *body, const json_t *too
                     sl_json_kind(kwargs));
         return false;
     }
-    json_t *messages = sl_messages_read(body, e);
+    json_t *messages = sl_final_message_check(v, body, e) ? sl_messages_read(body, e) : NULL;
     if (!messages)
         return false;
     if (!v->chat.template) {
@@ -173,7 +175,8 @@ static bool render(struct sl_exchange *ex, const json_t *body, const json_t *too
             sl_count(template_refusals_total, 1);
         else if (status == SL_ERR_LIMIT)
             sl_count(template_limits_total, 1);
-        ok = status == SL_OK;
+        ok = status == SL_OK &&
+             (!sl_final_message_asked(body) || sl_final_message_open(messages, out, e));
     }
     json_decref(messages);
     return ok;
@@ -206,6 +209,11 @@ struct wishes {
 static bool read_wishes(const json_t *body, struct wishes *w, struct sl_http_error *e) {
     if (!sl_tool_use_read(body, &w->tools, e) || !sl_content_form_read(body, &w->form, e))
         return false;
+    if ((w->tools.bound || w->form.field) && sl_final_message_asked(body))
+        return sl_http_bad(e, "continue_final_message",
+                           "'continue_final_message' cannot be given with '%.60s', which describes "
+                           "an answer from its beginning",
+                           w->tools.bound ? "tool_choice" : w->form.field);
     if (w->form.is_grammar && w->tools.callable)
         return sl_http_bad(e, "grammar",
                            "'grammar' cannot be given with 'tools': it would have to describe "
@@ -249,6 +257,8 @@ static bool plan_answer(struct sl_exchange *ex, const json_t *body, struct wishe
     struct sl_content_form *form = &w->form;
     bool fresh = json_is_false(json_object_get(body, "add_generation_prompt"));
     enum sl_answer_place place = fresh ? SL_ANSWER_FRESH : sl_answer_place(v->format, text, len);
+    if (sl_final_message_asked(body)) /* it is within the content */
+        place = SL_ANSWER_BEHIND_REASONING;
     bool harmony = v->format->syntax == SL_CALL_HARMONY;
     struct sl_str header = sl_answer_open_header(v->format, text, fresh ? 0 : len);
     const json_t *callable = w->tools.callable;

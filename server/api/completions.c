@@ -185,6 +185,12 @@ void sl_completion_answer(struct sl_exchange *ex, enum sl_api api, const json_t 
         !sl_params_bind(&params, &form, form.rule, form.field, e) ||
         !sl_fields_read(body, fields, 1, &echo, e))
         goto out;
+    if (json_is_true(json_object_get(body, "continue_final_message"))) {
+        sl_http_bad(e, "continue_final_message",
+                    "'continue_final_message' needs a conversation: a text prompt is always "
+                    "continued");
+        goto out;
+    }
     if (params.budget.given) {
         sl_http_bad(
             e, "reasoning_budget",

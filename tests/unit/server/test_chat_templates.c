@@ -104,6 +104,95 @@ static void no_tools_are_none(void **state) {
     prompt_is("{{ tools | selectattr('type', 'equalto', 'x') | list | length }}", USER, "0", 1);
 }
 
+#define CONTINUED   "\"continue_final_message\":true"
+#define BEGUN(text) USER ",{\"role\":\"assistant\",\"content\":\"" text "\"}"
+
+/* The prompt ends with so much of the message that is to be continued; NULL: a 400 says why not. */
+static void continued(const char *template, const char *messages, const char *more,
+                      const char *want, const char *refusal) {
+    char json[1024];
+    int64_t renders;
+    start(template);
+    struct reply r = ask(messages, more, &renders);
+    if (want) {
+        snprintf(json, sizeof json, "{\"prompt\":\"%s\"}", want);
+        if (r.status != 200 || strcmp(r.body, json) != 0)
+            fail_msg("%s\ngives %s\nnot   %s", template, r.body, json);
+    } else {
+        assert_int_equal(r.status, 400);
+        if (!strstr(r.body, refusal) || !strstr(r.body, "\"param\":\"continue_final_message\""))
+            fail_msg("%s", r.body);
+    }
+    reply_free(&r);
+    stop();
+}
+
+static void final_messages_are_continued(void **state) {
+    (void)state;
+    static const char chatml[] =
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+#define CHATML_USER "<|im_start|>user\\nRome?<|im_end|>\\n<|im_start|>assistant\\n"
+    continued(chatml, BEGUN("It is"), CONTINUED, CHATML_USER "It is", NULL);
+    continued(chatml, BEGUN("It is "), CONTINUED, CHATML_USER "It is ", NULL);
+    /* What the client wrote is never taken for the template's end. */
+    continued(chatml, BEGUN("a<|im_end|>\\n"), CONTINUED, CHATML_USER "a<|im_end|>\\n", NULL);
+    continued(chatml,
+              USER ",{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"It\"}]}",
+              CONTINUED, CHATML_USER "It", NULL);
+    continued("{% for m in messages %}{{ m.content | trim }};{% endfor %}", BEGUN(" It is \\n"),
+              CONTINUED, NULL, "does not write that message as it is");
+    continued("{% for m in messages %}{{ m.content.rstrip() }};{% endfor %}", BEGUN("It is \\n"),
+              CONTINUED, "Rome?;It is", NULL);
+    continued("{% for m in messages %}{{ m.content | upper }};{% endfor %}", BEGUN("It is"),
+              CONTINUED, NULL, "does not write that message as it is");
+    /* Something of the client's stands behind it. */
+    continued("{% for m in messages %}{{ m.content }};{% endfor %}{{ messages[0].content }}",
+              BEGUN("It is"), CONTINUED, NULL, "does not write that message as it is");
+    continued(chatml, USER, CONTINUED, NULL, "needs an assistant's message");
+    continued(chatml, USER "," CALL, CONTINUED, NULL, "needs an assistant's message");
+    continued(chatml, BEGUN("It is"), CONTINUED ",\"add_generation_prompt\":true", NULL,
+              "'add_generation_prompt'");
+    continued(chatml, BEGUN("It is"), "\"continue_final_message\":1", NULL, "true or false");
+    /* Off, it is a turn that has ended. */
+    continued(chatml, BEGUN("It is"), "\"continue_final_message\":false",
+              CHATML_USER "It is<|im_end|>\\n<|im_start|>assistant\\n", NULL);
+}
+
+/* The answer goes on, and has only what is new. */
+static void answers_to_continued_messages(void **state) {
+    (void)state;
+    static const struct {
+        const char *more, *refused;
+    } cases[] = {
+        {CONTINUED, NULL},
+        {CONTINUED "," TOOLS, NULL},
+        {CONTINUED "," TOOLS ",\"tool_choice\":\"required\"", "tool_choice"},
+        {CONTINUED ",\"response_format\":{\"type\":\"json_object\"}", "response_format"},
+    };
+    start("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+          "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[2048];
+        snprintf(body, sizeof body, "{\"messages\":[%s],\"max_tokens\":2,%s}", BEGUN("It is"),
+                 cases[i].more);
+        struct reply r = client_post(CHAT, body);
+        if (cases[i].refused) {
+            assert_int_equal(r.status, 400);
+            assert_non_null(strstr(r.body, cases[i].refused));
+        } else {
+            assert_int_equal(r.status, 200);
+            assert_int_equal(engine->last_prompt[engine->last.n_prompt - 1], 's');
+        }
+        reply_free(&r);
+    }
+    struct reply r = client_post(COMP, "{\"prompt\":\"a\",\"continue_final_message\":true}");
+    assert_int_equal(r.status, 400);
+    assert_non_null(strstr(r.body, "\"param\":\"continue_final_message\""));
+    reply_free(&r);
+    stop();
+}
+
 /* The reply names what went wrong, after so many tries. */
 static void refuses(const char *messages, const char *code, const char *text, int64_t n) {
     int64_t renders;
@@ -273,6 +362,8 @@ int main(void) {
         cmocka_unit_test(a_template_finds_its_form),
         cmocka_unit_test(known_refusals_are_not_tried),
         cmocka_unit_test(no_tools_are_none),
+        cmocka_unit_test(final_messages_are_continued),
+        cmocka_unit_test(answers_to_continued_messages),
         cmocka_unit_test(refusals_are_told),
         cmocka_unit_test(limits_are_told),
         cmocka_unit_test(a_client_that_leaves_frees_its_worker),

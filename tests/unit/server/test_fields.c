@@ -345,7 +345,6 @@ static void test_each_bad_field(void **state) {
         {"{\"reasoning_format\":\"x\"}", "reasoning_format"},
         {"{\"mirostat\":2}", "mirostat"},
         {"{\"return_progress\":true}", "return_progress"},
-        {"{\"continue_final_message\":true}", "continue_final_message"},
         {"{\"dynatemp_range\":0.5}", "dynatemp_range"},
         {"{\"dry_multiplier\":0.8}", "dry_multiplier"},
         {"{\"xtc_probability\":1.5}", "xtc_probability"},
