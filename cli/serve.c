@@ -104,6 +104,13 @@ static enum sl_status attach(struct loader *l) {
     enum sl_status status = sl_gguf_get_str(g, "tokenizer.chat_template", &text, &l->err);
     if (status != SL_OK && status != SL_AGAIN)
         return status;
+    char key[64];
+    uint32_t pooling = 0; /* of an embedding model: 1 mean, 2 first, 3 last */
+    snprintf(key, sizeof key, "%s.pooling_type", m.arch);
+    status = sl_gguf_get_u32(g, key, &pooling, &l->err);
+    if (status != SL_OK && status != SL_AGAIN)
+        return status;
+    m.pools_last = pooling == 3;
     m.chat_template = text.len ? text.ptr : NULL;
     m.chat_template_bytes = text.len;
     return sl_server_attach(l->server, &m, &l->err);

@@ -383,6 +383,7 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
                                    .queue_max = p->config.queue_max,
                                    .batch_tokens = p->config.batch_tokens,
                                    .n_vocab = e->model->hp.n_vocab,
+                                   .n_embd = e->model->hp.n_embd,
                                    .weight_bytes = p->weight_bytes,
                                    .kv_bytes = p->kv_bytes,
                                    .activation_bytes = p->activation_bytes + p->scratch_bytes,

@@ -21,7 +21,7 @@ enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_en
 void sl_engine_destroy(struct sl_engine **e);
 
 struct sl_engine_info {
-    uint32_t ctx_tokens, parallel, queue_max, batch_tokens, n_vocab;
+    uint32_t ctx_tokens, parallel, queue_max, batch_tokens, n_vocab, n_embd;
     char device[64];
     uint64_t weight_bytes, kv_bytes, activation_bytes;
     bool discrete;               /* the device has memory of its own */

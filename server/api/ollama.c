@@ -126,6 +126,14 @@ static bool read_model(struct sl_exchange *ex, struct sl_translation *t, const j
     return true;
 }
 
+bool sl_ollama_check_model(struct sl_exchange *ex, const json_t *body) {
+    struct sl_translation t;
+    sl_translation_begin(&t);
+    bool ok = read_model(ex, &t, body) && sl_prompt_check_model(ex, t.chat);
+    sl_translation_release(&t);
+    return ok;
+}
+
 static bool read_format(struct sl_translation *t, const json_t *body, struct sl_http_error *e) {
     const json_t *format = json_object_get(body, "format");
     if (!sl_json_given(format) || (json_is_string(format) && json_string_length(format) == 0))
@@ -429,10 +437,7 @@ void sl_ollama_show_handle(struct sl_exchange *ex) {
     json_t *body = sl_prompt_body(ex);
     if (!body)
         return;
-    struct sl_translation t;
-    sl_translation_begin(&t);
-    if (read_model(ex, &t, body) && sl_prompt_check_model(ex, t.chat))
+    if (sl_ollama_check_model(ex, body))
         sl_ollama_put_show(ex);
-    sl_translation_release(&t);
     json_decref(body);
 }

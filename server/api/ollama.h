@@ -4,6 +4,7 @@
 
 #include "server/types/errors.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 
 struct sl_exchange;
@@ -15,6 +16,9 @@ struct sl_exchange;
 bool sl_ollama_client(const struct sl_exchange *ex);
 /* {"error":"text"} */
 void sl_ollama_error(struct sl_buf *b, const struct sl_http_error *e);
+
+/* `model` (or `name`), with or without a tag, must be a name of the one served. */
+bool sl_ollama_check_model(struct sl_exchange *ex, const json_t *body);
 
 /* An answer's first members, {"model":...,"created_at":"...", without the closing brace. */
 void sl_ollama_head(struct sl_buf *b, const char *model);

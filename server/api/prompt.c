@@ -135,7 +135,15 @@ void sl_prompt_generate(struct sl_exchange *ex, enum sl_api api, struct sl_gen_p
     }
     uint64_t bytes = sl_gen_memory_bytes(g), most = ex->server->config.max_replies_bytes;
     if (bytes > most) {
+        bool embeds = g->params.embeds;
         sl_gen_destroy(g);
+        if (embeds) {
+            sl_http_bad(&ex->error, "input",
+                        "the vectors of that many texts may take %llu bytes, and this server has "
+                        "%llu for answers: send them in parts",
+                        (unsigned long long)bytes, (unsigned long long)most);
+            return;
+        }
         sl_http_bad(&ex->error, "max_tokens",
                     "an answer of that length may take %llu bytes with all its choices, and this "
                     "server has %llu for answers: lower 'max_tokens', 'n' or the log-probabilities",

@@ -13,6 +13,12 @@ const struct sl_renderer *sl_renderer_of(enum sl_api api) {
         return &sl_ollama_renderer;
     case SL_API_NATIVE:
         return &sl_native_renderer;
+    case SL_API_EMBEDDINGS:
+        return &sl_embeddings_renderer;
+    case SL_API_OLLAMA_EMBED:
+        return &sl_ollama_embed_renderer;
+    case SL_API_OLLAMA_EMBEDDINGS:
+        return &sl_ollama_embeddings_renderer;
     case SL_API_CHAT:
         break;
     }

@@ -44,6 +44,7 @@ struct sl_served {
     char *names[1 + SL_SERVER_MAX_ALIASES]; /* [n_names] of the model; the first is its id */
     uint32_t n_names;
     bool any_name; /* and every other */
+    bool pools_last;
     char *path, *arch, *chat_template_text;
     struct sl_chat chat;
     struct sl_vocab_trie *vocab;           /* for constrained answers */
@@ -77,7 +78,7 @@ struct sl_route {
     void (*handle)(struct sl_exchange *ex);
 };
 
-#define SL_MAX_ROUTES 40u
+#define SL_MAX_ROUTES 48u
 
 /* Jobs are classed by what they may cost, which the size of the body tells. */
 enum sl_job_class { SL_JOB_SMALL, SL_JOB_LARGE, SL_JOB_CLASSES };

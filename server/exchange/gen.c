@@ -14,6 +14,7 @@
 #define EOG_BIT 0x80000000u
 
 #define TOKEN_TEXT_BYTES      4u          /* of text that a token is expected to be */
+#define VECTOR_NUMBER_BYTES   16u         /* of a number of a vector, as JSON */
 #define ID_BYTES              16u         /* of a token whose id is kept: twice that, and as JSON */
 #define STREAM_LOGPROBS_BYTES (32u << 10) /* that a stream's text usually waits for */
 
@@ -83,6 +84,17 @@ static void sink_scored(struct sl_token_sink *s, uint32_t pos, const struct sl_t
     c->prompt_tokens[pos] = *token;
 }
 
+/* In the order of the positions, so that the sum does not depend on slices. */
+static void sink_hidden(struct sl_token_sink *s, uint32_t pos, const float *row) {
+    struct sl_choice *c = (struct sl_choice *)s;
+    uint32_t n = c->gen->served->info.n_embd;
+    bool last = c->gen->params.pools_last;
+    if (last && pos + 1 < c->req.n_prompt)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        c->pooled[i] += row[i];
+}
+
 static void sink_finish(struct sl_token_sink *s, const struct sl_gen_result *result) {
     struct sl_choice *c = (struct sl_choice *)s;
     struct sl_exchange *ex = c->gen->ex;
@@ -112,6 +124,7 @@ static bool choice_init(struct sl_gen *g, struct sl_choice *c, uint32_t index) {
         .no_cache = !p->cache_prompt,
         .sampling = p->sampling,
         .scored = p->prompt_logprobs ? sink_scored : NULL,
+        .hidden = p->embeds ? sink_hidden : NULL,
         .logprobs = p->logprobs,
         .n_top_logprobs = p->n_top_logprobs,
         .eog = g->eog,
@@ -133,6 +146,11 @@ static bool choice_init(struct sl_gen *g, struct sl_choice *c, uint32_t index) {
     c->req.sampling.seed = p->sampling.seed + index % p->n;
     if (p->splits && sl_splitter_create(&p->split, sl_choice_part, c, &c->splitter) != SL_OK)
         return false;
+    if (p->embeds) {
+        c->pooled = calloc(g->served->info.n_embd, sizeof *c->pooled);
+        if (!c->pooled)
+            return false;
+    }
     if (p->prompt_logprobs) {
         c->prompt_tokens = calloc(prompt->n, sizeof *c->prompt_tokens);
         if (!c->prompt_tokens)
@@ -249,6 +267,8 @@ uint64_t sl_gen_memory_bytes(struct sl_gen *g) {
             c->logprobs_room += echoed * 3 * sizeof(struct sl_logprob_entry);
             n += echoed * sizeof *c->prompt_tokens;
         }
+        if (g->params.embeds) /* its JSON grows by doubling */
+            n += g->served->info.n_embd * (sizeof *c->pooled + 2 * VECTOR_NUMBER_BYTES);
         n += c->split_room + c->logprobs_room;
     }
     if (g->automaton) {
@@ -271,6 +291,7 @@ void sl_gen_destroy(struct sl_gen *g) {
         free(c->ring_ids);
         free(c->logprobs);
         free(c->prompt_tokens);
+        free(c->pooled);
         sl_detok_release(&c->detok);
         sl_stop_state_release(&c->stop);
         sl_constrained_release(&c->constrained);
@@ -316,41 +337,55 @@ void sl_gen_cancel_locked(struct sl_gen *g) {
             cancel_choice_locked(&g->choices[i]);
 }
 
-bool sl_gen_submit(struct sl_gen *g) {
+static bool submit_choice(struct sl_gen *g, struct sl_choice *c, struct sl_http_error *e) {
     struct sl_exchange *ex = g->ex;
-    sl_exchange_limit(ex, g->params.timeout_s);
-    for (uint32_t i = 0; i < g->n_choices; i++) {
-        struct sl_choice *c = &g->choices[i];
-        pthread_mutex_lock(&ex->lock);
-        bool gone = atomic_load(&ex->canceled) || c->canceled;
-        if (!gone) {
-            c->running = true;
-            c->submit_ns = sl_now_ns();
-            c->req.deadline_ns = ex->deadline_ns;
-            sl_exchange_ref_locked(ex);
-        }
-        pthread_mutex_unlock(&ex->lock);
-
-        struct sl_err err = {0};
-        enum sl_status status =
-            gone ? SL_ERR_CANCELED : sl_engine_submit(g->served->engine, &c->req, &err);
-        pthread_mutex_lock(&ex->lock);
-        if (status == SL_OK) {
-            c->submitted = true;
-            if (c->running && c->canceled)
-                sl_engine_cancel(g->served->engine, &c->req);
-        } else {
-            c->running = false;
-            sl_gen_cancel_locked(g);
-        }
-        pthread_mutex_unlock(&ex->lock);
-        if (status != SL_OK) {
-            if (!gone)
-                sl_exchange_unref(ex); /* the choice's; the caller's is still there */
-            return sl_http_from_status(&ex->error, status, &err);
-        }
+    pthread_mutex_lock(&ex->lock);
+    bool gone = atomic_load(&ex->canceled) || c->canceled;
+    if (!gone) {
+        c->running = true;
+        c->submit_ns = sl_now_ns();
+        c->req.deadline_ns = ex->deadline_ns;
+        sl_exchange_ref_locked(ex);
     }
+    pthread_mutex_unlock(&ex->lock);
+
+    struct sl_err err = {0};
+    enum sl_status status =
+        gone ? SL_ERR_CANCELED : sl_engine_submit(g->served->engine, &c->req, &err);
+    pthread_mutex_lock(&ex->lock);
+    if (status == SL_OK) {
+        c->submitted = true;
+        if (c->running && c->canceled)
+            sl_engine_cancel(g->served->engine, &c->req);
+    } else {
+        c->running = false;
+        sl_gen_cancel_locked(g);
+    }
+    pthread_mutex_unlock(&ex->lock);
+    if (status == SL_OK)
+        return true;
+    if (!gone)
+        sl_exchange_unref(ex); /* the choice's; the caller's is still there */
+    return sl_http_from_status(e, status, &err);
+}
+
+/* Of a batch of texts that become vectors, twice as many as run at once: a long one does not take
+ * all of the engine's queue, and the engine never waits for the next. */
+static uint32_t most_at_once(const struct sl_gen *g) {
+    return g->params.embeds ? 2 * g->served->info.parallel : g->n_choices;
+}
+
+bool sl_gen_submit_more(struct sl_gen *g, uint32_t n_done, struct sl_http_error *e) {
+    uint32_t most = most_at_once(g);
+    while (g->n_submitted < g->n_choices && g->n_submitted - n_done < most)
+        if (!submit_choice(g, &g->choices[g->n_submitted++], e))
+            return false;
     return true;
+}
+
+bool sl_gen_submit(struct sl_gen *g) {
+    sl_exchange_limit(g->ex, g->params.timeout_s);
+    return sl_gen_submit_more(g, 0, &g->ex->error);
 }
 
 /* ------------------------------------------------------------------- the connection's thread */

@@ -59,6 +59,8 @@ struct sl_choice {
     uint64_t submit_ns, first_ns, last_ns; /* of submit and of the first and last token */
     struct sl_expert_use use;              /* up to the last token */
 
+    double *pooled; /* [n_embd] with params.embeds: a sum, or the last; the scheduler's until the
+                       end */
     struct sl_token *prompt_tokens; /* [req.n_prompt] with params.prompt_logprobs; the scheduler's
                                        until the first token, or the end */
 
@@ -106,6 +108,7 @@ struct sl_gen {
     char **echo;        /* [n_prompts] text shown before the answer, NULL = none */
     uint32_t n_choices; /* n_prompts * params.n; choice i answers prompt i / params.n */
     struct sl_choice *choices;
+    uint32_t n_submitted; /* the first of them; embeddings: a few at a time */
     uint32_t ring_tokens;
     char id[48];
     int64_t created_s;
@@ -137,9 +140,11 @@ static inline uint32_t sl_gen_text_cost(const struct sl_gen *g) {
     return g->params.stream ? 8 : 4;
 }
 
-/* Submits the choices to the engine. False: ex->error is set, and those already submitted are
- * canceled. The caller holds a reference to the exchange. */
+/* Submits the choices to the engine, or as many as may be there at once. False: ex->error is set,
+ * and those already submitted are canceled. The caller holds a reference to the exchange. */
 bool sl_gen_submit(struct sl_gen *g);
+/* The connection's thread, when n_done have ended: submits some more. False: *e is set. */
+bool sl_gen_submit_more(struct sl_gen *g, uint32_t n_done, struct sl_http_error *e);
 /* Cancels what runs. The exchange's lock is held. */
 void sl_gen_cancel_locked(struct sl_gen *g);
 

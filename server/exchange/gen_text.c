@@ -3,6 +3,7 @@
 #include "common/metrics.h"
 #include "server/exchange/renderer.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,10 +123,24 @@ static void choice_stop(struct sl_choice *c) {
     sl_choice_cancel(c);
 }
 
+static bool is_finite(const struct sl_choice *c) {
+    uint32_t n = c->pooled ? c->gen->served->info.n_embd : 0;
+    bool ok = true;
+    for (uint32_t i = 0; i < n; i++)
+        ok = ok && isfinite(c->pooled[i]);
+    return ok;
+}
+
 static void choice_end(struct sl_choice *c, struct sl_str *out_text) {
     const struct sl_gen_result *r = &c->result;
     if (r->reason == SL_FINISH_ERROR || r->reason == SL_FINISH_CANCELED) {
         choice_fail(c, r->reason == SL_FINISH_CANCELED ? SL_ERR_CANCELED : r->status, &r->err);
+        return;
+    }
+    if (!is_finite(c)) {
+        static const struct sl_err err = {
+            "the model's hidden states are not finite (damaged weights?)"};
+        choice_fail(c, SL_ERR_IO, &err);
         return;
     }
     struct sl_str text;
@@ -377,8 +392,8 @@ static void put_echo(struct sl_choice *c) {
 }
 
 bool sl_gen_collect(struct sl_gen *g) {
-    bool all = true;
-    for (uint32_t i = 0; i < g->n_choices; i++) {
+    uint32_t n_done = 0;
+    for (uint32_t i = 0; i < g->n_submitted; i++) {
         struct sl_choice *c = &g->choices[i];
         struct sl_str text;
         if (!c->opened) {
@@ -387,13 +402,13 @@ bool sl_gen_collect(struct sl_gen *g) {
         }
         while (choice_step(c, &text) && !g->failure.http_status)
             split(c, text);
-        all = all && c->done;
+        n_done += c->done;
     }
-    if (g->failure.http_status) {
+    if (g->failure.http_status || !sl_gen_submit_more(g, n_done, &g->failure)) {
         cancel_all(g);
         return true;
     }
-    return all;
+    return n_done == g->n_choices;
 }
 
 static void begin(struct sl_gen *g) {

@@ -46,6 +46,7 @@ enum sl_status sl_served_create(const struct sl_server_model *m,
              (unsigned long long)(m->fingerprint & 0xffffffffffu));
     sl_engine_info(m->engine, &v->info);
     v->any_name = m->any_name;
+    v->pools_last = m->pools_last;
     bool named = true;
     for (uint32_t i = 0; i <= m->n_aliases && named; i++) {
         v->names[i] = copy_text(i ? m->aliases[i - 1] : m->id);

@@ -29,6 +29,9 @@ struct sl_gen_params {
     uint32_t n;          /* choices per prompt */
     uint32_t max_tokens; /* 0 = until the context is full */
     bool prompt_only;    /* no answer; max_tokens is 1 */
+    bool embeds;         /* the answer is a vector of each prompt: */
+    bool pools_last;     /* the last token's hidden state; else the mean of all */
+    bool base64;         /* as the bytes of floats */
     bool ignore_eos;
     bool timings_per_token; /* in streams of OpenAI's and llama.cpp's APIs */
     bool raw_reasoning;     /* reasoning stays in the content, with its markers */
@@ -60,6 +63,9 @@ enum sl_api {
     SL_API_OLLAMA_CHAT,
     SL_API_OLLAMA_GENERATE,
     SL_API_NATIVE, /* llama.cpp's own */
+    SL_API_EMBEDDINGS,
+    SL_API_OLLAMA_EMBED,
+    SL_API_OLLAMA_EMBEDDINGS, /* the older one, of one text */
 };
 
 /* Reads the fields that chat and text completions share, and those of the API; tok bounds ids and

@@ -63,6 +63,8 @@ struct sl_server_model {
     size_t chat_template_bytes;
     uint32_t n_ctx_train;
     uint64_t size_bytes, fingerprint;
+    bool pools_last; /* embeddings are made of the last token's hidden state, if a request does not
+                        say otherwise */
 };
 
 #endif

@@ -65,6 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         sl_messages_handle,    sl_count_tokens_handle,    sl_native_handle,
         sl_infill_handle,      sl_ollama_chat_handle,     sl_ollama_generate_handle,
         sl_ollama_show_handle, sl_responses_count_handle, sl_chat_count_handle,
+        sl_embeddings_handle,  sl_ollama_embed_handle,    sl_ollama_embeddings_handle,
     };
     if (!engine)
         init();
@@ -73,10 +74,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_exchange ex = {.server = &server, .refs = 1, .started_ns = sl_now_ns()};
     pthread_mutex_init(&ex.lock, NULL);
     sl_buf_put(&ex.body, (const char *)data + 1, size - 1);
-    /* '0' to '4', '5' to '7', '8' to '>' */
+    /* '0' to '4', '5' to '7', '8' to 'A' */
     handlers[data[0] < '5'   ? data[0] % 5
              : data[0] < '8' ? 5 + (data[0] - '5')
-                             : 8 + (data[0] - '8') % 7](&ex);
+                             : 8 + (data[0] - '8') % 10](&ex);
 
     /* Every outcome is an answer: an error with a text, or JSON that a strict parser takes. */
     if (ex.error.http_status) {

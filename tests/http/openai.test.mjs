@@ -138,7 +138,7 @@ it('raises the client\'s error classes', async () => {
   await assert.rejects(client.chat.completions.create({ ...ask, response_format: { type: 'xml' } }), (e) => e instanceof OpenAI.BadRequestError && e.param === 'response_format');
   await assert.rejects(client.chat.completions.create({ ...ask, messages: user('word '.repeat(5000)) }), (e) => e instanceof OpenAI.BadRequestError && e.code === 'context_length_exceeded');
   await assert.rejects(client.chat.completions.create({ ...ask, stream: true, top_p: 3 }), (e) => e instanceof OpenAI.BadRequestError && e.param === 'top_p');
-  await assert.rejects(client.embeddings.create({ model: 'test', input: 'x' }), (e) => e instanceof OpenAI.NotFoundError);
+  await assert.rejects(client.moderations.create({ model: 'test', input: 'x' }), (e) => e instanceof OpenAI.NotFoundError);
 });
 
 // ignore_eos: the model would end by itself otherwise.

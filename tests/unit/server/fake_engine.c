@@ -9,6 +9,7 @@
 #include "engine/observe/expert_map.h"
 #include "model/tokenizer/tokenizer.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 
 enum { FAKE_BOS = 256, FAKE_EOS, FAKE_IM_START, FAKE_IM_END, FAKE_WORDS };
 #define FAKE_MAX_WORDS 64
+#define FAKE_EMBD      5
 
 struct sl_tokenizer {
     const char *words[FAKE_MAX_WORDS];
@@ -245,6 +247,7 @@ struct sl_engine {
     _Atomic uint32_t prefill_steps; /* steps before the first token */
     _Atomic long step_us;
     _Atomic uint32_t fail_at; /* tokens before SL_ERR_IO, 0 = never */
+    atomic_bool not_finite;   /* hidden states */
     atomic_bool late;         /* as if the time of every request were over */
     atomic_bool failed;       /* as if the model's file had been changed */
     uint32_t queue_max;
@@ -336,6 +339,10 @@ static bool fake_step(struct sl_engine *e, struct fake_session *s) {
         for (uint32_t i = 0; i < told.n_top; i++)
             told.top[i].id = 'a' + i;
         r->scored(r->sink, s->n_told + 1, &told);
+    }
+    for (; r->hidden && s->n_told < r->n_prompt; s->n_told++) {
+        float row[FAKE_EMBD] = {(float)r->prompt[s->n_told], 1, -2, 0, e->not_finite ? NAN : 0.5f};
+        r->hidden(r->sink, s->n_told, row);
     }
     if (r->prompt_only)
         return fake_finish(e, s, SL_FINISH_LENGTH, SL_OK);
@@ -508,6 +515,7 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
     *out = (struct sl_engine_info){
         .ctx_tokens = e->ctx_tokens, .parallel = 4, .queue_max = 17, .batch_tokens = 512};
     out->n_vocab = FAKE_WORDS + FAKE_MAX_WORDS;
+    out->n_embd = FAKE_EMBD;
     strcpy(out->device, "fake");
     out->n_stages = 2;
     for (uint32_t i = 0; i < 2; i++)
