@@ -61,24 +61,36 @@ static bool as_good(const struct sl_memory_plan *base, const struct sl_memory_pl
            slots * SHARE_OF_SLOTS >= before * (SHARE_OF_SLOTS - 1);
 }
 
-static void say_ctx(const struct sl_memory_plan *p, uint32_t trained, uint32_t ctx,
+/* asked: it was given with --ctx. Then it is mentioned only where it is too little for agents. */
+static void say_ctx(const struct sl_memory_plan *p, uint32_t trained, bool asked,
                     char out_note[SL_CTX_NOTE_BYTES]) {
-    if (ctx >= trained)
+    uint32_t ctx = p->config.ctx_tokens;
+    const char *too_little = ctx < AGENTS_CTX ? "; coding agents need 16384 and more" : "";
+    if (asked && ctx >= AGENTS_CTX)
+        return;
+    if (trained > SL_MAX_CTX_TOKENS)
+        trained = SL_MAX_CTX_TOKENS;
+    if (!trained)
+        snprintf(out_note, SL_CTX_NOTE_BYTES, "%u tokens a request (--ctx sets it)%s", ctx,
+                 too_little);
+    else if (asked)
+        snprintf(out_note, SL_CTX_NOTE_BYTES, "%u tokens a request, as --ctx says%s", ctx,
+                 too_little);
+    else if (ctx >= trained)
         snprintf(out_note, SL_CTX_NOTE_BYTES,
-                 "%u tokens a request, all that the model was made for (--ctx sets it)", ctx);
+                 "%u tokens a request, all that the model was made for (--ctx sets it)%s", ctx,
+                 too_little);
     else
         snprintf(out_note, SL_CTX_NOTE_BYTES,
                  "%u tokens a request, of the %u that the model was made for: more would take too "
                  "much memory%s with %u session%s (--parallel, --ctx)%s",
                  ctx, trained, p->streaming ? " from its experts" : "", p->config.parallel,
-                 p->config.parallel == 1 ? "" : "s",
-                 ctx < AGENTS_CTX ? "; coding agents need 16384 and more" : "");
+                 p->config.parallel == 1 ? "" : "s", too_little);
 }
 
 /* Where none was asked for: the model's, or the largest power of two below it that costs little. */
 static void choose_ctx(const struct sl_model *model, struct sl_engine_config *config,
-                       struct sl_memory_plan *p, char out_device[64],
-                       char out_note[SL_CTX_NOTE_BYTES]) {
+                       struct sl_memory_plan *p, char out_device[64]) {
     uint32_t trained = model->hp.n_ctx_train, chosen = p->config.ctx_tokens;
     if (config->ctx_tokens || trained <= LEAST_CTX)
         return;
@@ -104,7 +116,6 @@ static void choose_ctx(const struct sl_model *model, struct sl_engine_config *co
         ctx = lower;
     }
     config->ctx_tokens = chosen;
-    say_ctx(p, trained, chosen, out_note);
 }
 
 enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_tokenizer *tok,
@@ -131,7 +142,9 @@ enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_token
         config->device = out_plan->config.device;   /* auto that has found no GPU, and said why */
     config->heat_file = out_plan->config.heat_file; /* NULL after a disk that does not answer */
     uint64_t least_bytes = out_plan->least_bytes;   /* with the least server */
-    choose_ctx(model, config, out_plan, out_device, out_note);
+    bool asked = config->ctx_tokens != 0;
+    choose_ctx(model, config, out_plan, out_device);
+    say_ctx(out_plan, model->hp.n_ctx_train, asked, out_note);
     here = of_this_machine(out_plan);
     uint64_t used = out_plan->streaming ? here.ram_least_bytes : here.ram_total_bytes;
     uint64_t left = here.ram_budget_bytes > used ? here.ram_budget_bytes - used : 0;
