@@ -19,9 +19,10 @@ export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 export const deadline = (ms) => new Promise((resolve) => setTimeout(resolve, ms).unref());
 
 export class Server {
-  constructor(args = [], file = model) {
+  // usual: the options that most tests want.
+  constructor(args = [], file = model, usual = ['--alias', 'test', '--ctx', '1024']) {
     this.log = '';
-    this.child = spawn(binary, ['serve', '-m', file, '--port', '0', '--alias', 'test', '--ctx', '1024', ...slow, ...args],
+    this.child = spawn(binary, ['serve', '-m', file, '--port', '0', ...usual, ...slow, ...args],
                        { stdio: ['ignore', 'ignore', 'pipe'] });
     process.on('exit', () => this.child.kill('SIGKILL')); // a test that throws leaves nothing behind,
     for (const s of ['SIGTERM', 'SIGINT']) process.once(s, () => process.exit(1)); // nor one that is stopped
@@ -30,8 +31,11 @@ export class Server {
   }
 
   // Resolves when the model is loaded.
-  static async start(args, file) {
-    const s = new Server(args, file);
+  static start(args, file) {
+    return Server.ready(new Server(args, file));
+  }
+
+  static async ready(s) {
     for (let i = 0; i < 600 * patience; i++) {
       const m = /listening on http:\/\/[^ ]*:(\d+)/.exec(s.log);
       if (m) {
