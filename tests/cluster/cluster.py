@@ -237,18 +237,30 @@ class Server:
                                                   "ignore_eos": True})
         return body["choices"][0]["text"] if code == 200 else f"{code}: {body}"
 
+    def told(self):
+        """What is made of each row of a prompt: vectors of texts, and how likely its tokens were."""
+        text = "a river and a stone " * 20
+        code, vectors = self.get("/v1/embeddings", {"input": [text, "a stone"], "encoding_format": "base64"})
+        vectors = [d["embedding"] for d in vectors["data"]] if code == 200 else f"{code}: {vectors}"
+        code, echo = self.get("/v1/completions", {"prompt": text, "echo": True, "logprobs": 2, "max_tokens": 3, "temperature": 0})
+        return vectors, echo["choices"][0]["logprobs"] if code == 200 else f"{code}: {echo}"
+
     def running(self):
         code, slots = self.get("/slots")
         return sum(s.get("n_predicted", 0) > 8 for s in slots) if code == 200 else 0
 
     def many(self, n, tokens):
-        """Answers to n prompts at once."""
+        """Answers to n prompts at once, and beside them what told() gives."""
         answers = [None] * n
 
         def one(i):
             answers[i] = self.complete(f"Story {i}: " + "a river and a stone " * (3 * i), tokens, i)
 
-        threads = [threading.Thread(target=one, args=(i,)) for i in range(n)]
+        def tell():
+            answers[n] = self.told()
+
+        answers.append(None)
+        threads = [threading.Thread(target=one, args=(i,)) for i in range(n)] + [threading.Thread(target=tell)]
         for each in threads:
             each.start()
         for each in threads:
@@ -289,6 +301,9 @@ def serving(t):
     code = server.end()
     same = alone[0] == together[0] and alone[1] == together[1]
     t.check("answers of 5 clients at once are those of one process", same and code == 0, f"{code} {alone} {together}")
+    vectors, scored = alone[0][5]
+    t.check("so are vectors and log-probabilities of prompts", len(vectors) == 2 and scored["token_logprobs"][1] < 0 and
+            len(scored["tokens"]) > 80, f"{vectors} {scored}")
     again = Server(t, *workers)
     figures = again.metrics()
     seen = [figures.get(f'sluice_worker_up{{worker="{w.at}"}}') for w in workers]
@@ -384,7 +399,7 @@ def losses(t):
     server = Server(t, first, second, options=["--worker-wait", "1"])
     second.end(signal.SIGKILL)
     errors = server.many(2, 24)
-    t.check("one that does not come back is an error that names it", all("503" in e and second.at in e for e in errors), errors)
+    t.check("one that does not come back is an error that names it", all("503" in str(e) and second.at in str(e) for e in errors), errors)
     second = Worker(t, t.model, second.at)
     until = time.monotonic() + LONG
     while server.health()[0] != 200 and time.monotonic() < until:
