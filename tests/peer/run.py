@@ -7,8 +7,11 @@ usage: run.py SLUICE LLAMA_PEER [--only TEXT] [--keep DIR]
 Bars. F32 weights: |difference| <= 1e-2 for every token with log p above -12, and the same argmax wherever
 llama.cpp's best two differ by more than 0.02. Quantised weights: mean KL divergence over positions <= 1e-2
 (gpt-oss: 5e-3), and no bias: the mean difference at llama.cpp's best token within 0.01 plus three standard errors. (Both
-engines quantise activations, each in its own way, so quantised results differ a little everywhere.)"""
+engines quantise activations, each in its own way, so quantised results differ a little everywhere.)
+
+Each prompt is also computed in slices of seven tokens and one by one, which must give the same bits."""
 import array
+import filecmp
 import math
 import os
 import random
@@ -20,6 +23,7 @@ from cases import CASES
 
 PROMPTS = [(1, 1), (2, 33), (3, 150)]  # seed, tokens
 VOCAB = 1024
+SLICES = (7, 1)  # rows of a prompt that are computed at once, beside all of them: the same bits
 
 
 def read_npy(path):
@@ -81,9 +85,13 @@ def one(sluice, peer, options, bar, prompts, tmp):
         r = random.Random(seed)
         with open(ids, "wb") as f:
             array.array("i", [r.randrange(VOCAB) for _ in range(n)]).tofile(f)
-        a, b = os.path.join(tmp, "a.npy"), os.path.join(tmp, "b.npy")
+        a, b, c = (os.path.join(tmp, name + ".npy") for name in "abc")
         run([sluice, "score", "-m", model, "--ids", ids, "--logprobs", a])
         run([peer, "logits", model, ids, b, "2"])
+        for rows in SLICES if n > 1 else ():
+            run([sluice, "score", "-m", model, "--ids", ids, "--logprobs", c, "-b", str(rows)])
+            if not filecmp.cmp(a, c, shallow=False):
+                return f"in slices of {rows} the log-probabilities are others", ""
         ours.extend(read_npy(a))
         theirs.extend(read_npy(b))
     os.unlink(model)
