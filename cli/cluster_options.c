@@ -1,5 +1,6 @@
 #include "cli/cluster_options.h"
 
+#include "cli/cluster_members.h"
 #include "cluster/coordinator.h"
 #include "net/key.h"
 
@@ -41,15 +42,17 @@ static uint32_t divide(char *text, const char *out[SL_CLUSTER_MAX_WORKERS]) {
     return n;
 }
 
+static const char *variable(const char *name) {
+    return getenv(name);
+}
+
 enum sl_status sl_cluster_use(const struct sl_engine_options *o, const struct sl_model *model,
                               struct sl_cluster_use *use, struct sl_engine_config *config,
                               struct sl_err *err) {
     const char *workers[SL_CLUSTER_MAX_WORKERS];
     if (!o->workers)
         return SL_OK;
-    use->addresses = strdup(o->workers);
-    if (!use->addresses)
-        return sl_fail(err, SL_ERR_NOMEM, "no memory for addresses");
+    SL_TRY(sl_cluster_members(o->workers, variable, &use->addresses, err));
     uint32_t n = divide(use->addresses, workers);
     if (n > SL_CLUSTER_MAX_WORKERS)
         return sl_fail(err, SL_ERR_CONFIG, "--workers names %u machines: at most %u", n,

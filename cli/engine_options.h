@@ -136,7 +136,8 @@ const char *sl_engine_options_help(const char *option);
          "ADDRESSES",                                                                              \
          &(o)->workers,                                                                            \
          "machines that have the later layers, in this order: HOST:PORT with commas\n"             \
-         "between, where 'sluice worker' runs",                                                    \
+         "between, where 'sluice worker' runs; slurm, lws or dns:NAME:PORT: as the job, the\n"     \
+         "LeaderWorkerSet or the name says",                                                       \
          false},                                                                                   \
         {SL_ARG_U32,                                                                               \
          0,                                                                                        \

@@ -6,6 +6,11 @@ CLUSTER_TEST := "tests/cluster/cluster.py $(B)/sluice demo/demo.gguf"
 cluster: $(B)/sluice
 	$(TAP) $(CLUSTER_TEST)
 
+.PHONY: cluster-engines
+## make cluster-engines     workers as Slurm and Kubernetes start them: a real Slurm, and pods' commands in namespaces
+cluster-engines: $(B)/sluice
+	$(TAP) "tests/cluster/slurm.py $(B)/sluice" "tests/cluster/kubernetes.py $(B)/sluice"
+
 CLUSTER_RUNS ?= 200
 .PHONY: cluster-faults
 ## make cluster-faults      kill, stop, cut and slow machines by chance, CLUSTER_RUNS (200) times

@@ -1,19 +1,20 @@
 #!/bin/sh
-# install_deps.sh build|eval|test|browser|monitoring|peer|dev
+# install_deps.sh build|eval|test|browser|monitoring|peer|slurm|dev
 # Installs what is missing for building, asking the demo model its questions, testing, testing the dashboard or the alerts,
-# comparing with llama.cpp, or developing, with apt (Debian 12 and relatives). Does nothing, quickly, when everything is
+# comparing with llama.cpp, testing the start by Slurm, or developing, with apt (Debian 12 and relatives). Does nothing, quickly, when everything is
 # there.
 # Needs root or sudo only when something is missing.
 set -eu
 
 build="gcc make libc6-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libpcre2-dev liburing-dev libcurl4-gnutls-dev libedit-dev"
 demo="curl ca-certificates"
-test="$build $demo libcmocka-dev libasan8 libubsan1 libtsan2 openssl python3 python3-jinja2 git dpkg-dev zsh fish"
+test="$build $demo libcmocka-dev libasan8 libubsan1 libtsan2 openssl python3 python3-jinja2 git python3-yaml iproute2 dpkg-dev zsh fish"
 # Where systemd runs the package starts a web server on port 80: not for one test, which is skipped then.
 [ -d /run/systemd/system ] || test="$test nginx-light"
 browser="chromium fonts-dejavu-core"
 monitoring="prometheus" # for promtool; where systemd runs, the package starts a Prometheus of its own
 peer="git"
+slurm="slurm-wlm munge"
 dev="clang clang-format clang-tidy libclang-rt-14-dev"
 
 case "${1:-build}" in
@@ -23,9 +24,10 @@ test) want="$test" ;;
 browser) want="$test $browser" ;;
 monitoring) want="$test $monitoring" ;;
 peer) want="$test $peer" ;;
+slurm) want="$test $slurm" ;;
 dev) want="$test $dev" ;;
 *)
-    echo "usage: install_deps.sh build|eval|test|browser|monitoring|peer|dev" >&2
+    echo "usage: install_deps.sh build|eval|test|browser|monitoring|peer|slurm|dev" >&2
     exit 2
     ;;
 esac

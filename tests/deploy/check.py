@@ -18,6 +18,11 @@ import subprocess
 import sys
 import tempfile
 
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DEPLOY = os.path.join(ROOT, "deploy")
 
@@ -177,6 +182,52 @@ def compose_faults(text):
     return faults + [f"{name} lacks {what}" for name, body in services.items() for what in ("no-new-privileges:true", "cap_drop: [ALL]", "networks:") if what not in body]
 
 
+def containers(value):
+    """(pod's spec, container) of every container below."""
+    if isinstance(value, dict):
+        for c in value.get("containers", []):
+            yield value, c
+        for v in value.values():
+            yield from containers(v)
+    elif isinstance(value, list):
+        for v in value:
+            yield from containers(v)
+
+
+def manifest_faults(text, sluice):
+    """None: there is no Python yaml."""
+    if yaml is None:
+        return None
+    faults, n = [], 0
+    for pod, c in (found for d in yaml.safe_load_all(text) for found in containers(d)):
+        n += 1
+        command, *args = c["args"]
+        known = {word for line in said(sluice, command, "--list-options").splitlines() for word in line.split("\t")[:1]}
+        faults += [f"{command} has no option {a}" for a in args if a.startswith("--") and a not in known]
+        security = c["securityContext"]
+        if security["allowPrivilegeEscalation"] or not security["readOnlyRootFilesystem"] or security["capabilities"] != {"drop": ["ALL"]}:
+            faults.append(f"{command} may do more than it must")
+        if not pod["securityContext"]["runAsNonRoot"] or pod["automountServiceAccountToken"] or "seccompProfile" not in pod["securityContext"]:
+            faults.append(f"{command}'s pod may do more than it must")
+        if not any(e["name"] == "SLUICE_CLUSTER_KEY" and "secretKeyRef" in e["valueFrom"] for e in c["env"]):
+            faults.append(f"{command} has no key from a Secret")
+        if {m["name"] for m in c["volumeMounts"]} - {v["name"] for v in pod["volumes"]}:
+            faults.append(f"{command} mounts what is no volume")
+        ports = {p["name"] for p in c["ports"]}
+        for probe in ("readinessProbe", "livenessProbe", "startupProbe"):
+            of = c.get(probe, {})
+            if of and (of.get("httpGet") or of.get("tcpSocket"))["port"] not in ports:
+                faults.append(f"{command}: {probe} asks a port that has no name")
+        given, most = args[args.index("--ram") + 1], c["resources"]["limits"]["memory"]
+        if int(given.removesuffix("GiB")) >= int(most.removesuffix("Gi")):
+            faults.append(f"{command}: --ram {given} leaves nothing of {most}")
+    return faults if n else ["no container was found"]
+
+
+def said(*command):
+    return subprocess.run(command, capture_output=True, text=True).stdout
+
+
 def man_faults(program, folder):
     """Of the pages: every option of --help with its text, a name that is no more than a phrase, and nothing that man warns of."""
     faults = []
@@ -253,6 +304,13 @@ def main():
     report("nginx/sluice.conf", nginx_faults(nginx))
     report("who reaches it", nginx_rules(nginx))
     report("docker-compose.yml", compose_faults(compose))
+    for name in ("leaderworkerset.yaml", "statefulset.yaml"):
+        manifest = read("deploy", "kubernetes", name)
+        report(f"kubernetes/{name}", manifest_faults(manifest, sys.argv[1]))
+        bad = [manifest.replace("--worker-wait", "--worker-waits"), manifest.replace("drop: [ALL]", "drop: []"), manifest.replace("28GiB", "30GiB"),
+               manifest.replace("runAsNonRoot: true", "runAsNonRoot: false"), manifest.replace("name: SLUICE_CLUSTER_KEY", "name: KEY")]
+        report("what is wrong in it is found", None if yaml is None else [f"case {i} passed" for i, b in enumerate(bad) if not manifest_faults(b, sys.argv[1])])
+    report("slurm/sluice.sbatch", said_by("bash", "-n", os.path.join(DEPLOY, "slurm", "sluice.sbatch")))
     report("sluice.bash", said_by("bash", "-n", os.path.join(DEPLOY, "completion", "sluice.bash")))
     asked = [(["pl"], "plan"), (["plan", "--spl"], "--split"), (["serve", "--device", "c"], "cuda cuda:all cpu"), (["run", "--device", "cuda", ":"], "all"),
              (["run", "--device", "cuda", ":", "a"], "all"), (["serve", "--kv-type", "q"], "q8_0")]

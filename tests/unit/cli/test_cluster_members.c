@@ -1,0 +1,127 @@
+/* --workers slurm, lws and dns:NAME:PORT. */
+#include "cli/cluster_members.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *names[4], *values[4];
+
+static const char *variable(const char *name) {
+    for (int i = 0; i < 4; i++)
+        if (names[i] && strcmp(names[i], name) == 0)
+            return values[i];
+    return NULL;
+}
+
+static void set(int i, const char *name, const char *value) {
+    names[i] = value ? name : NULL;
+    values[i] = value;
+}
+
+/* wanted: the addresses, or NULL and a part of the refusal. */
+static void check(const char *text, const char *wanted, const char *refusal) {
+    struct sl_err err = {.text = ""};
+    char *out;
+    enum sl_status st = sl_cluster_members(text, variable, &out, &err);
+    if (wanted) {
+        if (st != SL_OK)
+            fail_msg("%s: %s", text, err.text);
+        assert_string_equal(out, wanted);
+    } else {
+        assert_int_not_equal(st, SL_OK);
+        assert_null(out);
+        if (!strstr(err.text, refusal))
+            fail_msg("%s: '%s' does not say '%s'", text, err.text, refusal);
+    }
+    free(out);
+}
+
+static void plain(void **state) {
+    (void)state;
+    check("a:7070,b:7071", "a:7070,b:7071", NULL);
+    check("slurmish:1", "slurmish:1", NULL);
+}
+
+static void in_slurm(void **state) {
+    (void)state;
+    static const struct {
+        const char *list, *self, *wanted, *refusal;
+    } cases[] = {
+        {"d1,d2", "d1", "d2:7070", NULL},
+        {"n[1-3]", "n2", "n1:7070,n3:7070", NULL},
+        {"gpu-[008-010,15],login", "gpu-010", "gpu-008:7070,gpu-009:7070,gpu-15:7070,login:7070",
+         NULL},
+        {"a[1,3].x", "a1", NULL, "not a list"}, /* nothing comes behind a range */
+        {"one", "one", NULL, "no other machines"},
+        {"n[1-3]", "m1", NULL, "is none of the job's"},
+        {"n[1-9]", "n1", NULL, "not a list"}, /* more than can take part */
+        {"n[1-4],m[1-5]", "n1", NULL, "more than 7"},
+        {"n[4-2]", "n2", NULL, "not a list"},
+        {"n[1-", "n1", NULL, "not a list"},
+        {"n[", "n", NULL, "not a list"},
+        {"n[1", "n1", NULL, "not a list"},
+        {"n[99999999999999999999]", "n1", NULL, "not a list"},
+        {"n[0000000000001]", "n1", NULL, "not a list"},
+        {"n,,m", "n", NULL, "not a list"},
+        {"n;rm", "n", NULL, "not a list"},
+        {"", "n", NULL, "not a list"},
+        {"n[1]", NULL, NULL, "SLURMD_NODENAME is not set"},
+        {NULL, "n", NULL, "SLURM_JOB_NODELIST is not set"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        set(0, "SLURM_JOB_NODELIST", cases[i].list);
+        set(1, "SLURMD_NODENAME", cases[i].self);
+        check("slurm", cases[i].wanted, cases[i].refusal);
+    }
+    set(0, "SLURM_JOB_NODELIST", "d[1-2]");
+    set(1, "SLURMD_NODENAME", "d1");
+    check("slurm:9000", "d2:9000", NULL);
+}
+
+static void in_a_leader_worker_set(void **state) {
+    (void)state;
+    static const struct {
+        const char *leader, *size, *index, *wanted, *refusal;
+    } cases[] = {
+        {"sluice-0.sluice.default", "3", "0",
+         "sluice-0-1.sluice.default:7070,sluice-0-2.sluice.default:7070", NULL},
+        {"sluice-12", "2", NULL, "sluice-12-1:7070", NULL},
+        {"sluice-0.s", "3", "1", NULL, "this pod is a worker"},
+        {"sluice-0.s", "1", "0", NULL, "no other machines"},
+        {"sluice-0.s", "9", "0", NULL, "must be 2 to 8"},
+        {"sluice-0.s", "-1", "0", NULL, "must be 2 to 8"},
+        {"sluice-0.s", "3x", "0", NULL, "must be 2 to 8"},
+        {"a,b", "3", "0", NULL, "not a host's name"},
+        {"sluice-0.s", NULL, "0", NULL, "LWS_GROUP_SIZE is not set"},
+        {NULL, "3", "0", NULL, "LWS_LEADER_ADDRESS is not set"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        set(0, "LWS_LEADER_ADDRESS", cases[i].leader);
+        set(1, "LWS_GROUP_SIZE", cases[i].size);
+        set(2, "LWS_WORKER_INDEX", cases[i].index);
+        check("lws", cases[i].wanted, cases[i].refusal);
+    }
+}
+
+/* Numbers need no resolver. */
+static void by_name(void **state) {
+    (void)state;
+    check("dns:127.0.0.1:7070", "127.0.0.1:7070", NULL);
+    check("dns:[::1]:7070", "[::1]:7070", NULL);
+    check("dns:127.0.0.1", NULL, "127.0.0.1");
+    check("dns:", NULL, "");
+    check("dns:unix:/tmp/x", NULL, "is no host");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plain), cmocka_unit_test(in_slurm),
+                                       cmocka_unit_test(in_a_leader_worker_set),
+                                       cmocka_unit_test(by_name)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
