@@ -96,6 +96,7 @@ include mk/browser.mk
 include mk/monitoring.mk
 include mk/http.mk
 include mk/replay.mk
+include mk/schemas.mk
 include mk/sim.mk
 include mk/demo.mk
 include mk/load.mk

@@ -62,7 +62,7 @@ void sl_schema_put_counts(struct sl_buf *b, uint32_t least, uint32_t most) {
     sl_buf_puts(b, "}");
 }
 
-/* ---- arrays ---- */
+/* ---- items ---- */
 
 enum sl_status sl_schema_item(struct sl_schema *c, const json_t *s, char out[24]) {
     uint32_t rule;
@@ -74,62 +74,6 @@ enum sl_status sl_schema_item(struct sl_schema *c, const json_t *s, char out[24]
     if (status == SL_OK)
         snprintf(out, 24, "r%u", rule);
     return status;
-}
-
-static enum sl_status put_array(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
-    const json_t *prefix = json_object_get(s, "prefixItems"), *rest = json_object_get(s, "items");
-    if (json_is_array(rest)) { /* drafts 4 to 2019-09 */
-        prefix = rest;
-        rest = json_object_get(s, "additionalItems");
-    }
-    if (prefix && !json_is_array(prefix))
-        return sl_fail(c->err, SL_ERR_INVALID, "prefixItems must be an array");
-    uint32_t least, most, n_prefix = (uint32_t)json_array_size(prefix);
-    enum sl_status status = sl_schema_counts(c, s, "minItems", "maxItems", &least, &most);
-    if (status != SL_OK)
-        return status;
-    if (json_is_true(json_object_get(s, "uniqueItems")) && most > 1)
-        return sl_fail(c->err, SL_ERR_INVALID, "uniqueItems: this keyword is not supported");
-    if (n_prefix > SL_SCHEMA_MAX_DEPTH)
-        return sl_fail(c->err, SL_ERR_INVALID, "prefixItems: at most %u are supported",
-                       SL_SCHEMA_MAX_DEPTH);
-    if (n_prefix > most)
-        n_prefix = most;
-    bool closed = json_is_false(rest);
-    if (closed && least > n_prefix)
-        return sl_fail(c->err, SL_ERR_INVALID, "minItems is more than the items there may be");
-    sl_buf_puts(b, "\"[\" ws");
-    char item[24];
-    uint32_t n_open = 0;
-    for (uint32_t i = 0; i < n_prefix; i++) {
-        status = sl_schema_item(c, json_array_get(prefix, i), item);
-        if (status != SL_OK)
-            return status;
-        if (i >= least) {
-            sl_buf_puts(b, " (");
-            n_open++;
-        }
-        sl_buf_printf(b, "%s %s", i ? " \",\" ws" : "", item);
-    }
-    if (!closed && most > n_prefix) {
-        status = sl_schema_item(c, rest, item);
-        if (status != SL_OK)
-            return status;
-        uint32_t need = least > n_prefix ? least - n_prefix : 0;
-        uint32_t can = most == SL_SCHEMA_NO_MAX ? most : most - n_prefix;
-        if (n_prefix) {
-            sl_buf_printf(b, " (\",\" ws %s)", item);
-            sl_schema_put_counts(b, need, can);
-        } else {
-            sl_buf_printf(b, " (%s (\",\" ws %s)", item, item);
-            sl_schema_put_counts(b, need ? need - 1 : 0, can == SL_SCHEMA_NO_MAX ? can : can - 1);
-            sl_buf_puts(b, need ? ")" : ")?");
-        }
-    }
-    while (n_open--)
-        sl_buf_puts(b, ")?");
-    sl_buf_puts(b, " ws \"]\"");
-    return SL_OK;
 }
 
 /* ---- a schema ---- */
@@ -160,7 +104,7 @@ static enum sl_status put_types(struct sl_schema *c, const json_t *s, unsigned t
             status = sl_schema_put_string(c, s, b);
             break;
         case SL_TYPE_ARRAY:
-            status = put_array(c, s, b);
+            status = sl_schema_put_array(c, s, b);
             break;
         default:
             status = sl_schema_put_object(c, s, b);
@@ -189,6 +133,8 @@ static enum sl_status put_choices(struct sl_schema *c, const json_t *s, const ch
         unsigned types = 0;
         uint32_t rule;
         status = sl_schema_flatten(c, json_array_get(choices, i), 0, &alone);
+        if (status == SL_OK)
+            status = sl_schema_check_closed(c, alone);
         if (status == SL_OK)
             status = sl_schema_merge(c, base, alone, 0, &flat[i]);
         json_decref(alone);
@@ -256,10 +202,11 @@ static enum sl_status put_schema(struct sl_schema *c, const json_t *s, struct sl
     else if (!types)
         status =
             sl_fail(c->err, SL_ERR_INVALID, "type: no type is left that is allowed everywhere");
-    else if (!json_object_get(s, "type") && (types = sl_schema_implied_types(s)) == SL_TYPE_ALL)
+    else if (!json_object_get(s, "type") && sl_schema_implied_types(s) == SL_TYPE_ALL)
         sl_buf_puts(b, "val");
     else
-        status = put_types(c, s, types, b);
+        status = put_types(
+            c, s, json_object_get(s, "type") || c->open ? types : sl_schema_implied_types(s), b);
     json_decref(own);
     return status;
 }
@@ -350,6 +297,8 @@ enum sl_status sl_json_schema_rules_add(struct sl_schema_rules *r, const json_t 
                           .n_rules = r->n_rules,
                           .work = r->work,
                           .steps = r->steps,
+                          .strict = r->strict,
+                          .open = r->open,
                           .err = err ? err : &unused};
     size_t len = r->out->len;
     if (!c.known)

@@ -8,13 +8,13 @@
  * arrays at most 16,384 long where no bound is lower; a multipleOf (integers) gives at most 2,000
  * values.
  *
- * Honoured: type, enum, const, properties, required, additionalProperties, min/maxProperties (where
- * the properties decide), items, prefixItems, additionalItems, min/maxItems, min/maxLength, pattern
- * (see json_schema_internal.h), format (date, time, date-time, uuid, ipv4, ipv6, email, hostname,
- * uri), minimum, maximum, exclusive*, multipleOf, $ref within the schema (recursion too), $defs,
- * definitions, allOf, anyOf, oneOf whose alternatives exclude each other, boolean schemas. Any
- * other keyword of the standard is an error that names it; what the standard does not know, and
- * annotations, are ignored. */
+ * Honoured: type, enum, const, properties, required, additionalProperties, patternProperties,
+ * propertyNames, min/maxProperties (where the properties decide), items, prefixItems,
+ * additionalItems, min/maxItems, uniqueItems (of few values), unevaluatedProperties and -Items,
+ * min/maxLength, pattern (json_schema_pattern.c), format (json_schema_format.c), minimum, maximum,
+ * exclusive*, multipleOf, $ref within the schema (recursion too), $defs, definitions, allOf, anyOf,
+ * oneOf whose alternatives exclude each other, boolean schemas. Any other keyword of the standard
+ * is an error that names it; what the standard does not know, and annotations, are ignored. */
 #ifndef SL_MODEL_JSON_SCHEMA_H
 #define SL_MODEL_JSON_SCHEMA_H
 
@@ -33,6 +33,10 @@ enum sl_status sl_json_schema_grammar(const json_t *schema, struct sl_buf *out_t
  * bounds hold for all of them together. */
 struct sl_schema_rules {
     struct sl_buf *out; /* borrowed */
+    /* Set after sl_json_schema_rules_begin. strict: a format that is not known, and uniqueItems
+     * that cannot be enforced, are errors. open: as the standard has it, a keyword of one type says
+     * nothing about values of others, and objects may have properties that are not listed. */
+    bool strict, open;
     uint32_t n_rules;
     size_t work;
     uint64_t steps;

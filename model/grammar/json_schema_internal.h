@@ -25,6 +25,8 @@ struct sl_schema {
     uint32_t n_rules, depth;
     size_t work;
     uint64_t steps;
+    bool strict; /* what cannot be promised is an error */
+    bool open;   /* what a schema does not say is allowed */
     struct sl_err *err;
 };
 
@@ -55,12 +57,14 @@ unsigned sl_schema_implied_types(const json_t *s);
 enum sl_status sl_schema_check_beside_values(struct sl_schema *c, const json_t *s,
                                              unsigned types) SL_MUST_CHECK;
 
-/* json_schema_values.c, json_schema_string.c, json_schema_object.c: what a rule of such a schema
- * consists of, behind "::=". Flat schemas. */
+/* json_schema_values.c, json_schema_string.c, json_schema_array.c, json_schema_object.c: what a
+ * rule of such a schema consists of, behind "::=". Flat schemas. */
 enum sl_status sl_schema_put_values(struct sl_schema *c, const json_t *s, const json_t *values,
                                     unsigned types, struct sl_buf *b) SL_MUST_CHECK;
 enum sl_status sl_schema_put_string(struct sl_schema *c, const json_t *s,
                                     struct sl_buf *b) SL_MUST_CHECK;
+enum sl_status sl_schema_put_array(struct sl_schema *c, const json_t *s,
+                                   struct sl_buf *b) SL_MUST_CHECK;
 enum sl_status sl_schema_put_object(struct sl_schema *c, const json_t *s,
                                     struct sl_buf *b) SL_MUST_CHECK;
 
@@ -76,14 +80,8 @@ enum sl_status sl_schema_check_bounds(struct sl_schema *c, const json_t *s) SL_M
 /* Of a number, without rounding integers beyond 2^53. */
 long double sl_schema_value(const json_t *v);
 
-/* json_schema_pattern.c: the JSON text between the quotation marks of the strings in which a
- * regular expression (ECMA-262, with the u flag) is found. Taken: characters, `.`, classes, \d \w
- * \s and their opposites, character escapes, groups, alternatives, * + ? {m,n}, ^ and $ at the ends
- * of the whole or of its alternatives. Errors: SL_ERR_INVALID for anything else, and for what is
- * too long. */
-enum sl_status sl_schema_pattern(const char *pattern, size_t len, struct sl_buf *b,
-                                 uint32_t *out_least, uint32_t *out_most,
-                                 struct sl_err *err) SL_MUST_CHECK;
+/* json_schema_format.c: the pattern of a format's strings; NULL: the format is not known. */
+const char *sl_schema_format(const char *format);
 
 /* json_schema_types.c */
 
@@ -112,6 +110,10 @@ const json_t *sl_schema_values(const json_t *s, json_t **out_new);
 /* A schema without $ref and allOf that takes what s takes; new reference. */
 enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t depth,
                                  json_t **out) SL_MUST_CHECK;
+
+/* SL_ERR_INVALID: the part, flattened, has unevaluatedProperties or unevaluatedItems that could not
+ * be resolved in it; merged into another schema they would see what that one has. */
+enum sl_status sl_schema_check_closed(struct sl_schema *c, const json_t *part) SL_MUST_CHECK;
 
 /* json_schema_merge.c */
 

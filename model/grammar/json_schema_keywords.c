@@ -13,8 +13,6 @@ enum sl_status sl_schema_check_keywords(struct sl_schema *c, const json_t *s) {
                                      "dependentRequired",
                                      "dependentSchemas",
                                      "dependencies",
-                                     "patternProperties",
-                                     "propertyNames",
                                      "contains",
                                      "minContains",
                                      "maxContains",
@@ -24,8 +22,11 @@ enum sl_status sl_schema_check_keywords(struct sl_schema *c, const json_t *s) {
                                      "$recursiveRef"};
     for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
         const json_t *v = json_object_get(s, no[i]);
-        /* unevaluatedProperties: false is what generating does anyway. */
-        if (v && !(json_is_false(v) && strncmp(no[i], "unevaluated", 11) == 0))
+        /* Settled with each alternative, see json_schema_refs.c. */
+        if (v && strncmp(no[i], "unevaluated", 11) == 0 &&
+            (json_object_get(s, "anyOf") || json_object_get(s, "oneOf")))
+            continue;
+        if (v)
             return sl_fail(c->err, SL_ERR_INVALID, "%s: this keyword is not supported", no[i]);
     }
     static const char *const counts[] = {"minLength", "maxLength",     "minItems",
@@ -47,8 +48,8 @@ static const struct {
     const char *key;
     unsigned types;
     bool tried; /* the values of enum and const are tried against it, see json_schema_values.c */
-} keywords[] = {{"pattern", SL_TYPE_STRING, false},
-                {"format", SL_TYPE_STRING, false},
+} keywords[] = {{"pattern", SL_TYPE_STRING, true},
+                {"format", SL_TYPE_STRING, true},
                 {"minLength", SL_TYPE_STRING, true},
                 {"maxLength", SL_TYPE_STRING, true},
                 {"multipleOf", NUMBER, false},
@@ -59,10 +60,13 @@ static const struct {
                 {"properties", SL_TYPE_OBJECT, false},
                 {"required", SL_TYPE_OBJECT, false},
                 {"additionalProperties", SL_TYPE_OBJECT, false},
+                {"patternProperties", SL_TYPE_OBJECT, false},
+                {"propertyNames", SL_TYPE_OBJECT, false},
                 {"minProperties", SL_TYPE_OBJECT, false},
                 {"maxProperties", SL_TYPE_OBJECT, false},
                 {"items", SL_TYPE_ARRAY, false},
                 {"prefixItems", SL_TYPE_ARRAY, false},
+                {"additionalItems", SL_TYPE_ARRAY, false},
                 {"minItems", SL_TYPE_ARRAY, false},
                 {"maxItems", SL_TYPE_ARRAY, false},
                 {"uniqueItems", SL_TYPE_ARRAY, false}};

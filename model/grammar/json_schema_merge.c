@@ -246,6 +246,43 @@ static json_t *merge_required(struct sl_schema *c, json_t *x, json_t *y) {
     return NULL;
 }
 
+/* Patterns or formats, each one or several already. */
+static json_t *merge_lists(struct sl_schema *c, json_t *x, json_t *y) {
+    json_t *sum = json_array(), *both[] = {x, y};
+    bool ok = sum != NULL;
+    for (size_t i = 0; ok && i < 2; i++) {
+        ok = sl_schema_spend(c, 1 + json_array_size(both[i])) == SL_OK &&
+             (json_is_array(both[i]) ? json_array_extend(sum, both[i])
+                                     : json_array_append(sum, both[i])) == 0;
+    }
+    if (ok)
+        return sum;
+    json_decref(sum);
+    return NULL;
+}
+
+/* Members of both; what both have must hold together. */
+static json_t *merge_named(struct sl_schema *c, json_t *x, json_t *y) {
+    json_t *sum = NULL, *v;
+    const char *key;
+    bool ok = sl_schema_copy(c, x, &sum) == SL_OK;
+    json_object_foreach(y, key, v) {
+        if (!ok)
+            break;
+        json_t *have = json_object_get(sum, key),
+               *both = have ? both_of(c, have, v) : json_incref(v);
+        ok = both && sl_schema_spend(c, 1) == SL_OK;
+        if (!ok)
+            json_decref(both);
+        else
+            ok = json_object_set_new(sum, key, both) == 0;
+    }
+    if (ok)
+        return sum;
+    json_decref(sum);
+    return NULL;
+}
+
 /* One keyword that both have, with different values. NULL and *conflict: it cannot be said. */
 static json_t *merge_keyword(struct sl_schema *c, const char *key, json_t *x, json_t *y,
                              bool *conflict) {
@@ -259,8 +296,13 @@ static json_t *merge_keyword(struct sl_schema *c, const char *key, json_t *x, js
         return json_incref(sl_schema_value(x) < sl_schema_value(y) ? x : y);
     if (strcmp(key, "required") == 0 && json_is_array(x) && json_is_array(y))
         return merge_required(c, x, y);
-    if (strcmp(key, "items") == 0)
+    if (strcmp(key, "items") == 0 || strcmp(key, "propertyNames") == 0 ||
+        strcmp(key, "additionalItems") == 0)
         return both_of(c, x, y);
+    if (strcmp(key, "pattern") == 0 || strcmp(key, "format") == 0)
+        return merge_lists(c, x, y);
+    if (strcmp(key, "patternProperties") == 0 && json_is_object(x) && json_is_object(y))
+        return merge_named(c, x, y);
     if (strcmp(key, "additionalProperties") == 0) {
         if (json_is_false(x) || json_is_true(y))
             return json_incref(x);
@@ -333,6 +375,22 @@ static enum sl_status merge_prefix(struct sl_schema *c, json_t *out, const json_
     return SL_OK;
 }
 
+/* additionalProperties speaks of what neither properties nor patternProperties of its own schema
+ * name; with the other's patternProperties it would mean something else. */
+static enum sl_status check_names(struct sl_schema *c, const json_t *a, const json_t *b) {
+    const json_t *of[] = {a, b};
+    for (size_t k = 0; k < 2; k++) {
+        const json_t *extra = json_object_get(of[k], "additionalProperties");
+        const json_t *own = json_object_get(of[k], "patternProperties");
+        const json_t *other = json_object_get(of[1 - k], "patternProperties");
+        if (extra && !json_is_true(extra) && other && !(own && equal(c, own, other)))
+            return sl_fail(c->err, SL_ERR_INVALID,
+                           "patternProperties: cannot be combined with additionalProperties of "
+                           "another schema");
+    }
+    return SL_OK;
+}
+
 /* Adds to sum, a copy of a, what b says by keywords that can be merged one by one. */
 static enum sl_status merge_keywords(struct sl_schema *c, json_t *sum, const json_t *a,
                                      const json_t *b) {
@@ -387,6 +445,8 @@ enum sl_status sl_schema_merge(struct sl_schema *c, const json_t *a, const json_
         status = sl_schema_copy(c, a, &sum);
     if (status == SL_OK)
         status = merge_keywords(c, sum, a, b);
+    if (status == SL_OK)
+        status = check_names(c, a, b);
     bool values = json_object_get(b, "enum") || json_object_get(b, "const");
     if (status == SL_OK && values)
         status = merge_values(c, sum, a, b);
@@ -418,7 +478,7 @@ static enum sl_status differs(struct sl_schema *c, const json_t *a, const json_t
         if (status != SL_OK || *out)
             break;
         const json_t *va = json_object_get(pa, key), *vb = json_object_get(pb, key);
-        if (!vb && json_is_false(extra))
+        if (!vb && json_is_false(extra) && !json_object_get(b, "patternProperties"))
             *out = true;
         if (!va || !vb || !json_object_get(theirs, key))
             continue;

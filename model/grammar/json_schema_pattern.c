@@ -1,4 +1,10 @@
-#include "model/grammar/json_schema_internal.h"
+/* Regular expressions as patterns write them (ECMA-262, with the u flag). Read into a tree first;
+ * the tree is built from its end to its beginning, each part with what follows it, so that a
+ * look-ahead is a condition on the rest, and ^ and $ are known to hold or not.
+ *
+ * Taken: characters, `.`, classes, \\d \\w \\s and their opposites, character escapes, groups,
+ * alternatives, repetition, ^ and $, look-ahead (not within a repetition without bound). */
+#include "model/grammar/json_schema_regex.h"
 
 #include "common/utf8.h"
 
@@ -8,40 +14,49 @@
 #define MAX_RANGES 256u
 #define MAX_GROUPS 40u
 #define MAX_BYTES  (64u << 10) /* of a pattern */
+#define MAX_UNROLL 16u         /* repetitions of what has ^, $ or a look-ahead within */
 #define FOREVER    SL_SCHEMA_NO_MAX
 
 struct set {
-    struct {
-        uint32_t lo, hi;
-    } r[MAX_RANGES];
+    struct sl_rx_range r[MAX_RANGES];
     uint32_t n;
 };
 
+enum part_kind {
+    PART_SET,
+    PART_SEQUENCE,
+    PART_CHOICE,
+    PART_REPEAT,
+    PART_AHEAD,
+    PART_FRONT,
+    PART_BACK
+};
+
+struct part {
+    uint8_t kind;
+    bool negative;     /* AHEAD */
+    bool impure;       /* what follows, or where it stands, matters to it */
+    bool consumes;     /* a character at least */
+    bool has_front;    /* ^ is in it */
+    uint32_t first, n; /* SEQUENCE, CHOICE: kids[]; SET: first is a node; others: first is a part */
+    uint32_t least, most; /* REPEAT */
+};
+
 struct regex {
+    struct sl_rx *rx;
     const char *p, *end;
-    struct sl_buf *b;
     uint32_t groups;
-    struct sl_err *err;
+    struct part *parts;
+    uint32_t *kids, *open; /* open: parts of sequences that are being read */
+    uint32_t n_parts, cap_parts, n_kids, cap_kids, n_open, cap_open;
 };
 
-/* Lengths of what a part matches, in characters. */
-struct span {
-    uint32_t least, most;
-};
+static bool alternatives(struct regex *x, uint32_t *out);
 
-static enum sl_status alternatives(struct regex *x, struct span *out);
-
-static enum sl_status bad(struct regex *x, const char *what) {
-    return sl_fail(x->err, SL_ERR_INVALID, "pattern: %s, at '%.20s'", what, x->p);
-}
-
-static uint32_t add(uint32_t a, uint32_t b) {
-    return a == FOREVER || b == FOREVER || a + b > 1u << 24 ? FOREVER : a + b;
-}
-static uint32_t times(uint32_t a, uint32_t b) {
-    if (a == 0 || b == 0)
-        return 0;
-    return a == FOREVER || b == FOREVER || (uint64_t)a * b > 1u << 24 ? FOREVER : a * b;
+static bool bad(struct regex *x, const char *what) {
+    if (x->rx->status == SL_OK)
+        x->rx->status = sl_fail(x->rx->err, SL_ERR_INVALID, "pattern: %s, at '%.20s'", what, x->p);
+    return false;
 }
 
 static bool put_range(struct set *s, uint32_t lo, uint32_t hi) {
@@ -53,7 +68,7 @@ static bool put_range(struct set *s, uint32_t lo, uint32_t hi) {
 }
 
 static int by_lo(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    uint32_t x = ((const struct sl_rx_range *)a)->lo, y = ((const struct sl_rx_range *)b)->lo;
     return (x > y) - (x < y);
 }
 
@@ -71,54 +86,6 @@ static bool complement(struct set *s) {
         return false;
     *s = out;
     return true;
-}
-
-static bool in_set(const struct set *s, uint32_t cp) {
-    for (uint32_t i = 0; i < s->n; i++)
-        if (s->r[i].lo <= cp && cp <= s->r[i].hi)
-            return true;
-    return false;
-}
-
-/* The set's characters as JSON writes them in a string: as they are, the quotation mark, backslash
- * and control characters escaped. Of control characters in a set that has others, only the usual
- * ones. */
-static bool put_set(struct sl_buf *b, const struct set *s) {
-    static const struct {
-        uint32_t lo, hi;
-    } raw[] = {{0x20, 0x21}, {0x23, 0x5b}, {0x5d, 0xd7ff}, {0xe000, 0x10ffff}};
-    static const struct {
-        uint32_t cp;
-        const char *literal;
-    } escaped[] = {{'"', "\\\\\\\""}, {'\\', "\\\\\\\\"}, {'\n', "\\\\n"}, {'\t', "\\\\t"},
-                   {'\r', "\\\\r"},   {'\b', "\\\\b"},    {'\f', "\\\\f"}};
-    bool any = false;
-    sl_buf_puts(b, "(");
-    for (uint32_t i = 0; i < s->n; i++)
-        for (uint32_t k = 0; k < 4; k++) {
-            uint32_t lo = s->r[i].lo > raw[k].lo ? s->r[i].lo : raw[k].lo;
-            uint32_t hi = s->r[i].hi < raw[k].hi ? s->r[i].hi : raw[k].hi;
-            if (lo > hi)
-                continue;
-            if (!any)
-                sl_buf_puts(b, " [");
-            any = true;
-            sl_buf_printf(b, "\\U%08X-\\U%08X", lo, hi);
-        }
-    if (any)
-        sl_buf_puts(b, "]");
-    for (uint32_t i = 0; i < sizeof escaped / sizeof *escaped; i++)
-        if (in_set(s, escaped[i].cp)) {
-            sl_buf_printf(b, "%s \"%s\"", any ? " |" : "", escaped[i].literal);
-            any = true;
-        }
-    for (uint32_t cp = 1; !any && cp < 0x20; cp++)
-        if (in_set(s, cp)) {
-            sl_buf_printf(b, " \"\\\\u%04x\"", cp);
-            any = true;
-        }
-    sl_buf_puts(b, " )");
-    return any;
 }
 
 static bool class_escape(char c, struct set *s) {
@@ -169,7 +136,7 @@ static bool hex(struct regex *x, uint32_t n, uint32_t *out) {
 }
 
 /* Behind a backslash: one character. */
-static enum sl_status escape(struct regex *x, uint32_t *out) {
+static bool escape(struct regex *x, uint32_t *out) {
     static const char from[] = "tnrfv0", to[] = "\t\n\r\f\v";
     char c = *x->p;
     const char *at = c ? strchr(from, c) : NULL;
@@ -178,7 +145,7 @@ static enum sl_status escape(struct regex *x, uint32_t *out) {
         if (c == '0' && *x->p >= '0' && *x->p <= '9')
             return bad(x, "an octal escape is not supported");
         *out = c == '0' ? 0 : (uint32_t)to[at - from];
-        return SL_OK;
+        return true;
     }
     if (c == 'x' || c == 'u') {
         x->p++;
@@ -190,7 +157,7 @@ static enum sl_status escape(struct regex *x, uint32_t *out) {
                 if (!hex(x, 1, &digit) || (*out = *out << 4 | digit) > 0x10ffff)
                     return bad(x, "\\u{...} needs a code point");
             x->p++;
-            return SL_OK;
+            return true;
         }
         if (!hex(x, c == 'x' ? 2 : 4, out))
             return bad(x, "an escape needs hexadecimal digits");
@@ -201,28 +168,28 @@ static enum sl_status escape(struct regex *x, uint32_t *out) {
                 return bad(x, "half of a surrogate pair");
             *out = 0x10000 + ((*out - 0xd800) << 10) + (low - 0xdc00);
         }
-        return SL_OK;
+        return true;
     }
     if (c > 0 && strchr("^$\\.*+?()[]{}|/-\"'#@&%,:;=!<>~` _", c)) {
         x->p++;
         *out = (uint32_t)c;
-        return SL_OK;
+        return true;
     }
     x->p--;
     return bad(x, "this escape is not supported");
 }
 
-static enum sl_status one_char(struct regex *x, uint32_t *out) {
+static bool one_char(struct regex *x, uint32_t *out) {
     uint32_t n = sl_utf8_len((const unsigned char *)x->p, (size_t)(x->end - x->p) + 1);
     if (!n)
         return bad(x, "not UTF-8");
     *out = sl_utf8_get((const unsigned char *)x->p, n);
     x->p += n;
-    return SL_OK;
+    return true;
 }
 
-static enum sl_status char_class(struct regex *x, struct set *s) {
-    enum sl_status status = SL_OK;
+static bool char_class(struct regex *x, struct set *s) {
+    bool ok = true;
     bool negate = *x->p == '^';
     x->p += negate;
     while (*x->p != ']') {
@@ -241,23 +208,23 @@ static enum sl_status char_class(struct regex *x, struct set *s) {
                 lo = '\b';
                 x->p++;
             } else {
-                status = escape(x, &lo);
+                ok = escape(x, &lo);
             }
         } else {
-            status = one_char(x, &lo);
+            ok = one_char(x, &lo);
         }
         hi = lo;
-        if (status == SL_OK && x->p[0] == '-' && x->p[1] != ']' && x->p[1]) {
+        if (ok && x->p[0] == '-' && x->p[1] != ']' && x->p[1]) {
             x->p++;
             if (*x->p == '\\') {
                 x->p++;
-                status = escape(x, &hi);
+                ok = escape(x, &hi);
             } else {
-                status = one_char(x, &hi);
+                ok = one_char(x, &hi);
             }
         }
-        if (status != SL_OK)
-            return status;
+        if (!ok)
+            return false;
         if (hi < lo)
             return bad(x, "a range in a class ends before it begins");
         if (!put_range(s, lo, hi))
@@ -266,10 +233,61 @@ static enum sl_status char_class(struct regex *x, struct set *s) {
     x->p++;
     if (negate && !complement(s))
         return bad(x, "a class has too many ranges");
-    return SL_OK;
+    return true;
 }
 
-static enum sl_status quantifier(struct regex *x, struct span *span) {
+/* ---- reading ---- */
+
+static bool room(struct regex *x, void **array, uint32_t *cap, uint32_t need, size_t size) {
+    if (need <= *cap)
+        return true;
+    uint32_t more = *cap ? 2 * *cap : 64;
+    while (more < need)
+        more *= 2;
+    void *p = realloc(*array, more * size);
+    if (!p) {
+        sl_rx_fail(x->rx, SL_ERR_NOMEM, "out of memory");
+        return false;
+    }
+    *array = p;
+    *cap = more;
+    return true;
+}
+
+static bool add_part(struct regex *x, struct part p, uint32_t *out) {
+    if (!room(x, (void **)&x->parts, &x->cap_parts, x->n_parts + 1, sizeof p))
+        return false;
+    *out = x->n_parts;
+    x->parts[x->n_parts++] = p;
+    return true;
+}
+
+/* A sequence or choice of the parts in open[from..]. */
+static bool close_list(struct regex *x, enum part_kind kind, uint32_t from, uint32_t *out) {
+    struct part p = {.kind = (uint8_t)kind, .first = x->n_kids, .n = x->n_open - from};
+    if (!room(x, (void **)&x->kids, &x->cap_kids, x->n_kids + p.n, sizeof *x->kids))
+        return false;
+    p.consumes = kind == PART_CHOICE;
+    for (uint32_t i = from; i < x->n_open; i++) {
+        const struct part *kid = &x->parts[x->open[i]];
+        p.impure = p.impure || kid->impure;
+        p.has_front = p.has_front || kid->has_front;
+        p.consumes =
+            kind == PART_CHOICE ? p.consumes && kid->consumes : p.consumes || kid->consumes;
+        x->kids[x->n_kids++] = x->open[i];
+    }
+    x->n_open = from;
+    return add_part(x, p, out);
+}
+
+static bool push(struct regex *x, uint32_t part) {
+    if (!room(x, (void **)&x->open, &x->cap_open, x->n_open + 1, sizeof *x->open))
+        return false;
+    x->open[x->n_open++] = part;
+    return true;
+}
+
+static bool quantifier(struct regex *x, uint32_t *part) {
     uint32_t least = 1, most = 1;
     switch (*x->p) {
     case '*':
@@ -303,55 +321,80 @@ static enum sl_status quantifier(struct regex *x, struct span *span) {
         break;
     }
     default:
-        return SL_OK;
+        return true;
     }
     x->p++;
     if (*x->p == '?') /* lazy: the same strings */
         x->p++;
     if (*x->p && strchr("*+?{", *x->p))
         return bad(x, "nothing to repeat");
-    sl_buf_printf(x->b, "{%u,", least);
-    if (most != FOREVER)
-        sl_buf_printf(x->b, "%u", most);
-    sl_buf_puts(x->b, "}");
-    *span = (struct span){times(span->least, least), times(span->most, most)};
-    return SL_OK;
+    const struct part *of = &x->parts[*part];
+    return add_part(x,
+                    (struct part){.kind = PART_REPEAT,
+                                  .impure = of->impure,
+                                  .has_front = of->has_front,
+                                  .consumes = of->consumes && least,
+                                  .first = *part,
+                                  .least = least,
+                                  .most = most},
+                    part);
 }
 
 /* Behind the opening parenthesis. */
-static enum sl_status group(struct regex *x, struct span *out) {
+static bool group(struct regex *x, uint32_t *out) {
+    bool ahead = false, negative = false;
     if (*x->p == '?') {
-        if (x->p[1] != ':')
-            return bad(x, "of the groups with (? only (?: is supported");
+        ahead = x->p[1] == '=' || x->p[1] == '!';
+        negative = x->p[1] == '!';
+        if (x->p[1] != ':' && !ahead)
+            return bad(x, "of the groups with (? only (?:, (?= and (?! are supported");
         x->p += 2;
     }
     if (++x->groups > MAX_GROUPS)
         return bad(x, "groups are nested too deep");
-    sl_buf_puts(x->b, "(");
-    enum sl_status status = alternatives(x, out);
-    if (status != SL_OK)
-        return status;
+    if (!alternatives(x, out))
+        return false;
     if (*x->p != ')')
-        return bad(x, *x->p ? "^ and $ are supported at the ends only" : "a ')' is missing");
+        return bad(x, "a ')' is missing");
     x->p++;
     x->groups--;
-    sl_buf_puts(x->b, " )");
-    return SL_OK;
+    if (!ahead)
+        return true;
+    if (*x->p && strchr("*+?{", *x->p))
+        return bad(x, "a look-ahead cannot be repeated");
+    return add_part(x,
+                    (struct part){.kind = PART_AHEAD,
+                                  .negative = negative,
+                                  .impure = true,
+                                  .first = *out,
+                                  .has_front = x->parts[*out].has_front},
+                    out);
 }
 
-static enum sl_status atom(struct regex *x, struct span *out) {
-    enum sl_status status = SL_OK;
+static bool anchor(struct regex *x, enum part_kind kind, uint32_t *out) {
+    x->p++;
+    if (*x->p && strchr("*+?{", *x->p))
+        return bad(x, "nothing to repeat");
+    return add_part(
+        x, (struct part){.kind = (uint8_t)kind, .impure = true, .has_front = kind == PART_FRONT},
+        out);
+}
+
+static bool atom(struct regex *x, uint32_t *out) {
     struct set s = {.n = 0};
     uint32_t cp;
-    *out = (struct span){1, 1};
-    sl_buf_puts(x->b, " ");
+    bool ok = true;
     switch (*x->p) {
     case '(':
         x->p++;
         return group(x, out);
+    case '^':
+        return anchor(x, PART_FRONT, out);
+    case '$':
+        return anchor(x, PART_BACK, out);
     case '[':
         x->p++;
-        status = char_class(x, &s);
+        ok = char_class(x, &s);
         break;
     case '.':
         x->p++;
@@ -367,9 +410,7 @@ static enum sl_status atom(struct regex *x, struct span *out) {
             x->p++;
             break;
         }
-        status = escape(x, &cp);
-        if (status == SL_OK)
-            put_range(&s, cp, cp);
+        ok = escape(x, &cp) && put_range(&s, cp, cp);
         break;
     case '*':
     case '+':
@@ -379,84 +420,124 @@ static enum sl_status atom(struct regex *x, struct span *out) {
     case ']':
         return bad(x, "this character must be escaped here");
     default:
-        status = one_char(x, &cp);
-        if (status == SL_OK)
-            put_range(&s, cp, cp);
+        ok = one_char(x, &cp) && put_range(&s, cp, cp);
     }
-    if (status != SL_OK)
-        return status;
-    return put_set(x->b, &s) ? SL_OK : bad(x, "a class matches nothing");
+    if (!ok)
+        return false;
+    if (!s.n)
+        return bad(x, "a class matches nothing");
+    uint32_t node = sl_rx_set(x->rx, s.r, s.n);
+    return x->rx->status == SL_OK &&
+           add_part(x, (struct part){.kind = PART_SET, .consumes = true, .first = node}, out);
 }
 
-/* Up to an anchor, alternative, closing parenthesis or the end. */
-static enum sl_status sequence(struct regex *x, struct span *out) {
-    *out = (struct span){0, 0};
-    sl_buf_puts(x->b, " \"\"");
-    while (*x->p && !strchr("|)^$", *x->p)) {
-        struct span part;
-        enum sl_status status = atom(x, &part);
-        if (status == SL_OK)
-            status = quantifier(x, &part);
-        if (status == SL_OK && x->b->len > SL_SCHEMA_MAX_TEXT)
-            status = bad(x, "its grammar is longer than 4 MiB here");
-        if (status != SL_OK)
-            return status;
-        *out = (struct span){add(out->least, part.least), add(out->most, part.most)};
-    }
-    return SL_OK;
-}
-
-static void widen(struct span *a, const struct span *b) {
-    a->least = b->least < a->least ? b->least : a->least;
-    a->most = b->most > a->most ? b->most : a->most;
-}
-
-static enum sl_status alternatives(struct regex *x, struct span *out) {
-    enum sl_status status = sequence(x, out);
-    while (status == SL_OK && *x->p == '|') {
-        struct span more;
-        x->p++;
-        sl_buf_puts(x->b, " |");
-        status = sequence(x, &more);
-        widen(out, &more);
-    }
-    return status;
-}
-
-enum sl_status sl_schema_pattern(const char *pattern, size_t len, struct sl_buf *b,
-                                 uint32_t *out_least, uint32_t *out_most, struct sl_err *err) {
-    struct regex x = {.p = pattern, .end = pattern + len, .b = b, .err = err};
-    if (len > MAX_BYTES)
-        return sl_fail(err, SL_ERR_INVALID, "pattern: %zu bytes; at most %u are supported", len,
-                       MAX_BYTES);
-    struct span all = {FOREVER, 0};
-    sl_buf_puts(b, "(");
+static bool alternatives(struct regex *x, uint32_t *out) {
+    uint32_t from = x->n_open, part;
     for (bool more = true; more;) {
-        struct span part;
-        bool front = *x.p == '^';
-        x.p += front;
-        if (!front)
-            sl_buf_puts(b, " " SL_SCHEMA_ANY_CHAR "*");
-        enum sl_status status = sequence(&x, &part);
-        if (status != SL_OK)
-            return status;
-        bool back = *x.p == '$';
-        x.p += back;
-        if (!back)
-            sl_buf_puts(b, " " SL_SCHEMA_ANY_CHAR "*");
-        if (*x.p && *x.p != '|')
-            return bad(&x, *x.p == ')' ? "a ')' without its '('"
-                                       : "^ and $ are supported at the ends only");
-        if (!front || !back)
-            part.most = FOREVER;
-        widen(&all, &part);
-        more = *x.p == '|';
-        x.p += more;
-        if (more)
-            sl_buf_puts(b, " |");
+        uint32_t first = x->n_open;
+        while (*x->p && *x->p != '|' && *x->p != ')')
+            if (!atom(x, &part) || !quantifier(x, &part) || !push(x, part))
+                return false;
+        if (!close_list(x, PART_SEQUENCE, first, &part) || !push(x, part))
+            return false;
+        more = *x->p == '|';
+        x->p += more;
     }
-    sl_buf_puts(b, " )");
-    *out_least = all.least;
-    *out_most = all.most;
-    return SL_OK;
+    return close_list(x, PART_CHOICE, from, out);
+}
+
+/* ---- building ---- */
+
+/* Is the place where a part stands the front of the string? */
+enum place { AT_FRONT, NOT_AT_FRONT, PERHAPS_AT_FRONT };
+
+/* The part, then rest. */
+static uint32_t build(struct regex *x, uint32_t part, uint32_t rest, enum place place) {
+    struct sl_rx *rx = x->rx;
+    const struct part p = x->parts[part];
+    uint32_t out = SL_RX_NONE, node;
+    if (rx->status != SL_OK)
+        return SL_RX_NONE;
+    switch ((enum part_kind)p.kind) {
+    case PART_SET:
+        return sl_rx_cat(rx, p.first, rest);
+    case PART_FRONT:
+        if (place == PERHAPS_AT_FRONT)
+            sl_rx_fail(rx, SL_ERR_INVALID, "pattern: ^ behind what may be empty is not supported");
+        return place == AT_FRONT ? rest : SL_RX_NONE;
+    case PART_BACK:
+        return sl_rx_and(rx, SL_RX_EMPTY, rest);
+    case PART_AHEAD:
+        node = build(x, p.first, SL_RX_ANY, place);
+        return sl_rx_and(rx, rest, p.negative ? sl_rx_not(rx, node) : node);
+    case PART_CHOICE:
+        if (!p.impure && p.n > 1 && rest != SL_RX_EMPTY)
+            return sl_rx_cat(rx, build(x, part, SL_RX_EMPTY, place), rest);
+        for (uint32_t i = p.n; i-- > 0;)
+            out = sl_rx_alt(rx, build(x, x->kids[p.first + i], rest, place), out);
+        return out;
+    case PART_SEQUENCE: {
+        /* Behind parts that take nothing the place is the same, behind a character it is not. */
+        uint32_t n_before = 0, taken = 0;
+        while (n_before < p.n && x->parts[x->kids[p.first + n_before]].kind >= PART_AHEAD)
+            n_before++;
+        while (taken < p.n && !x->parts[x->kids[p.first + taken]].consumes)
+            taken++;
+        out = rest;
+        for (uint32_t i = p.n; i-- > 0;) {
+            enum place here = i <= n_before ? place : i > taken ? NOT_AT_FRONT : PERHAPS_AT_FRONT;
+            out = build(x, x->kids[p.first + i], out, place == NOT_AT_FRONT ? place : here);
+        }
+        return out;
+    }
+    case PART_REPEAT:
+        if (!p.impure)
+            return sl_rx_cat(
+                rx, sl_rx_repeat(rx, build(x, p.first, SL_RX_EMPTY, place), p.least, p.most), rest);
+        if (p.most > MAX_UNROLL)
+            sl_rx_fail(
+                rx, SL_ERR_INVALID,
+                "pattern: ^, $ or a look-ahead in what is repeated more than 16 times is not "
+                "supported");
+        out = rest;
+        if (place == AT_FRONT && p.most > 1)
+            place = PERHAPS_AT_FRONT;
+        for (uint32_t i = p.most; rx->status == SL_OK && i-- > 0;) {
+            node = build(x, p.first, out, place);
+            out = i < p.least ? node : sl_rx_alt(rx, node, rest);
+        }
+        return out;
+    }
+    return SL_RX_NONE;
+}
+
+uint32_t sl_rx_pattern(struct sl_rx *rx, const char *pattern, size_t len) {
+    struct regex x = {.rx = rx, .p = pattern, .end = pattern + len};
+    uint32_t root = 0, out = SL_RX_NONE;
+    if (len > MAX_BYTES) {
+        if (rx->status == SL_OK)
+            rx->status = sl_fail(rx->err, SL_ERR_INVALID,
+                                 "pattern: %zu bytes; at most %u are supported", len, MAX_BYTES);
+        return SL_RX_NONE;
+    }
+    bool ok = rx->status == SL_OK && alternatives(&x, &root);
+    if (ok && *x.p)
+        ok = bad(&x, "a ')' without its '('");
+    const struct part top = ok ? x.parts[root] : (struct part){0};
+    for (uint32_t i = top.n; ok && i-- > 0;) {
+        uint32_t one = x.kids[top.first + i];
+        uint32_t later = build(&x, one, SL_RX_ANY, NOT_AT_FRONT);
+        if (x.parts[one].has_front) {
+            /* Found at the front, or behind at least one character. */
+            later = sl_rx_cat(rx, sl_rx_lengths(rx, 1, SL_SCHEMA_NO_MAX), later);
+            later = sl_rx_alt(rx, build(&x, one, SL_RX_ANY, AT_FRONT), later);
+        } else {
+            later = sl_rx_cat(rx, SL_RX_ANY, later);
+        }
+        out = sl_rx_alt(rx, later, out);
+    }
+    free(x.parts);
+    free(x.kids);
+    free(x.open);
+    return out;
 }

@@ -40,6 +40,42 @@ static const json_t *find(const json_t *root, const char *ref) {
     return *ref ? NULL : v;
 }
 
+/* Once nothing else is to be merged into a schema, what no keyword of it speaks of is known: then
+ * unevaluatedProperties and unevaluatedItems say what additionalProperties and items do, and are
+ * replaced by them. */
+static enum sl_status close_unevaluated(struct sl_schema *c, json_t *s) {
+    static const char *const later[] = {
+        "anyOf",       "oneOf",         "if",       "dependentSchemas",
+        "$dynamicRef", "$recursiveRef", "contains", "dependencies"};
+    json_t *props = json_object_get(s, "unevaluatedProperties");
+    json_t *rest = json_object_get(s, "unevaluatedItems");
+    int failed = 0;
+    if (!props && !rest)
+        return SL_OK;
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
+        if (json_object_get(s, later[i]))
+            return SL_OK;
+    if (props && !json_object_get(s, "additionalProperties"))
+        failed |= json_object_set(s, "additionalProperties", props);
+    json_t *items = json_object_get(s, "items");
+    const char *key = json_is_array(items) ? "additionalItems" : "items";
+    if (rest && !json_object_get(s, key))
+        failed |= json_object_set(s, key, rest);
+    json_object_del(s, "unevaluatedProperties");
+    json_object_del(s, "unevaluatedItems");
+    return failed ? sl_schema_no_memory(c) : SL_OK;
+}
+
+enum sl_status sl_schema_check_closed(struct sl_schema *c, const json_t *part) {
+    if (!json_object_get(part, "unevaluatedProperties") &&
+        !json_object_get(part, "unevaluatedItems"))
+        return SL_OK;
+    return sl_fail(c->err, SL_ERR_INVALID,
+                   "%s: not supported beside anyOf, oneOf and alike in a part of another schema",
+                   json_object_get(part, "unevaluatedItems") ? "unevaluatedItems"
+                                                             : "unevaluatedProperties");
+}
+
 enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t depth,
                                  json_t **out) {
     if (depth > SL_SCHEMA_MAX_DEPTH)
@@ -57,8 +93,20 @@ enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t 
         return sl_fail(c->err, SL_ERR_INVALID, "a schema must be an object, true or false");
     const json_t *ref = json_object_get(s, "$ref"), *all = json_object_get(s, "allOf");
     if (!ref && !all) {
-        *out = json_incref((json_t *)s);
-        return SL_OK;
+        if (!json_object_get(s, "unevaluatedProperties") &&
+            !json_object_get(s, "unevaluatedItems")) {
+            *out = json_incref((json_t *)s);
+            return SL_OK;
+        }
+        json_t *own = NULL;
+        status = sl_schema_copy(c, s, &own);
+        if (status == SL_OK)
+            status = close_unevaluated(c, own);
+        if (status == SL_OK)
+            *out = own;
+        else
+            json_decref(own);
+        return status;
     }
     if (ref && !json_is_string(ref))
         return sl_fail(c->err, SL_ERR_INVALID, "$ref must be a string");
@@ -85,6 +133,8 @@ enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t 
         if (status == SL_OK)
             status = sl_schema_flatten(c, part, depth + 1, &flat);
         if (status == SL_OK)
+            status = sl_schema_check_closed(c, flat);
+        if (status == SL_OK)
             status = sl_schema_merge(c, sum, flat, depth + 1, &both);
         json_decref(flat);
         if (status == SL_OK) {
@@ -92,6 +142,8 @@ enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t 
             sum = both;
         }
     }
+    if (status == SL_OK && json_is_object(sum))
+        status = close_unevaluated(c, sum);
     if (status == SL_OK)
         *out = sum;
     else

@@ -1,67 +1,67 @@
 /* Strings: lengths, patterns, formats. */
-#include "model/grammar/json_schema_internal.h"
+#include "model/grammar/json_schema_regex.h"
 
 #include <string.h>
 
-static const char *format_pattern(const char *format) {
-#define DATE                                                                                       \
-    "\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|"   \
-    "02-(?:0[1-9]|1\\d|2[0-8]))"
-#define TIME                                                                                       \
-    "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,6})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
-#define NAME        "[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?"
-#define BYTE_NUMBER "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
-    static const struct {
-        const char *format, *pattern;
-    } known[] = {
-        {"date", "^" DATE "$"},
-        {"time", "^" TIME "$"},
-        {"date-time", "^" DATE "T" TIME "$"},
-        {"uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[1-5][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"},
-        {"ipv4", "^" BYTE_NUMBER "(?:\\." BYTE_NUMBER "){3}$"},
-        {"ipv6", "^[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}$"},
-        {"email", "^[a-z0-9]+(?:[._+-][a-z0-9]+){0,4}@" NAME "(?:\\." NAME "){1,4}$"},
-        {"hostname", "^" NAME "(?:\\." NAME "){0,6}$"},
-        {"uri", "^https?://" NAME "(?:\\." NAME "){1,6}(?:/[A-Za-z0-9._~-]*){0,16}"
-                "(?:\\?[A-Za-z0-9._~&=-]*)?(?:#[A-Za-z0-9._~-]*)?$"},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(format, known[i].format) == 0)
-            return known[i].pattern;
-    return NULL;
+/* A pattern, or the array of several that allOf has put together. */
+static enum sl_status add_all(struct sl_schema *c, const json_t *s, const char *key,
+                              struct sl_rx *x, uint32_t *set) {
+    const json_t *list = json_object_get(s, key);
+    size_t n = json_is_array(list) ? json_array_size(list) : list ? 1 : 0;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_is_array(list) ? json_array_get(list, i) : list;
+        const char *text = json_string_value(one);
+        if (!text)
+            return sl_fail(c->err, SL_ERR_INVALID, "%s must be a string", key);
+        if (strcmp(key, "format") == 0) {
+            const char *format = text;
+            text = sl_schema_format(format);
+            if (!text && c->strict && !json_object_get(s, "pattern"))
+                return sl_fail(c->err, SL_ERR_INVALID,
+                               "format: '%.60s' is not known here, and strict is true", format);
+            if (!text)
+                continue;
+        }
+        enum sl_status status = sl_schema_spend(c, 1 + strlen(text) / 64);
+        if (status != SL_OK)
+            return status;
+        *set = sl_rx_and(x, *set, sl_rx_pattern(x, text, strlen(text)));
+        if (x->status != SL_OK)
+            return x->status;
+    }
+    return SL_OK;
+}
+
+enum sl_status sl_schema_strings(struct sl_schema *c, const json_t *s, struct sl_rx *x,
+                                 uint32_t *out_set) {
+    uint32_t least, most, set = SL_RX_ANY;
+    enum sl_status status = sl_schema_counts(c, s, "minLength", "maxLength", &least, &most);
+    if (status == SL_OK)
+        status = add_all(c, s, "pattern", x, &set);
+    if (status == SL_OK)
+        status = add_all(c, s, "format", x, &set);
+    if (status != SL_OK)
+        return status;
+    const struct sl_rx_node *n = &x->nodes[set];
+    if (!n->direct || n->min_len < least || n->max_len > most)
+        set = sl_rx_and(x, set, sl_rx_lengths(x, least, most));
+    *out_set = set;
+    return x->status;
 }
 
 enum sl_status sl_schema_put_string(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
-    uint32_t least, most;
-    const json_t *pattern = json_object_get(s, "pattern"), *format = json_object_get(s, "format");
-    enum sl_status status = sl_schema_counts(c, s, "minLength", "maxLength", &least, &most);
-    if (status != SL_OK)
-        return status;
-    if ((pattern && !json_is_string(pattern)) || (format && !json_is_string(format)))
-        return sl_fail(c->err, SL_ERR_INVALID, "%s must be a string",
-                       pattern && !json_is_string(pattern) ? "pattern" : "format");
-    if (pattern && format)
-        return sl_fail(c->err, SL_ERR_INVALID, "format: not supported beside pattern");
-    const char *regex = pattern  ? json_string_value(pattern)
-                        : format ? format_pattern(json_string_value(format))
-                                 : NULL;
-    if (format && !regex)
-        return sl_fail(c->err, SL_ERR_INVALID, "format: '%.60s' is not supported",
-                       json_string_value(format));
-    sl_buf_puts(b, "\"\\\"\" ");
-    if (regex) {
-        uint32_t regex_least, regex_most;
-        status = sl_schema_pattern(regex, strlen(regex), b, &regex_least, &regex_most, c->err);
-        if (status != SL_OK)
-            return status;
-        if (regex_least < least || regex_most > most)
-            return sl_fail(
-                c->err, SL_ERR_INVALID, "%s: beside %s it is supported only where that implies it",
-                regex_least < least ? "minLength" : "maxLength", pattern ? "pattern" : "format");
-    } else {
-        sl_buf_puts(b, SL_SCHEMA_ANY_CHAR);
-        sl_schema_put_counts(b, least, most);
-    }
-    sl_buf_puts(b, " \"\\\"\"");
-    return SL_OK;
+    struct sl_rx x;
+    uint32_t set;
+    sl_rx_init(&x, c->err);
+    enum sl_status status = x.status;
+    if (status == SL_OK)
+        status = sl_schema_strings(c, s, &x, &set);
+    sl_buf_puts(b, "\"\\\"\"");
+    if (status == SL_OK)
+        status = sl_rx_put(c, &x, set, b);
+    c->steps += x.steps / 16;
+    if (status == SL_OK)
+        status = sl_schema_spend(c, 0);
+    sl_rx_release(&x);
+    return status;
 }

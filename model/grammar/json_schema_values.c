@@ -1,5 +1,5 @@
 /* enum and const: the values written out. */
-#include "model/grammar/json_schema_internal.h"
+#include "model/grammar/json_schema_regex.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,15 +57,9 @@ static void put_value(struct sl_buf *b, const json_t *v, uint32_t depth) {
     }
 }
 
-static size_t count_chars(const char *s) {
-    size_t n = 0;
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xc0) != 0x80;
-    return n;
-}
-
 /* Does a value keep to what stands beside enum or const? */
-static bool admits(const json_t *s, unsigned types, const json_t *v) {
+static bool admits(const json_t *s, unsigned types, struct sl_rx *rx, uint32_t strings,
+                   const json_t *v) {
     const json_t *b;
     if (!(sl_schema_type_of(v) & types))
         return false;
@@ -87,12 +81,7 @@ static bool admits(const json_t *s, unsigned types, const json_t *v) {
         }
         return true;
     }
-    if (json_is_string(v)) {
-        double n = (double)count_chars(json_string_value(v));
-        return !(((b = json_object_get(s, "minLength")) && n < json_number_value(b)) ||
-                 ((b = json_object_get(s, "maxLength")) && n > json_number_value(b)));
-    }
-    return true;
+    return !json_is_string(v) || sl_rx_has(rx, strings, json_string_value(v));
 }
 
 enum sl_status sl_schema_put_values(struct sl_schema *c, const json_t *s, const json_t *values,
@@ -104,10 +93,19 @@ enum sl_status sl_schema_put_values(struct sl_schema *c, const json_t *s, const 
                        SL_SCHEMA_MAX_ENUM);
     enum sl_status status = sl_schema_check_beside_values(c, s, types);
     bool any = false;
+    struct sl_rx x;
+    uint32_t strings = SL_RX_ANY;
+    sl_rx_init(&x, c->err);
+    if (status == SL_OK)
+        status = x.status;
+    if (status == SL_OK && (types & SL_TYPE_STRING))
+        status = sl_schema_strings(c, s, &x, &strings);
     for (size_t i = 0; status == SL_OK && i < json_array_size(values); i++) {
         const json_t *v = json_array_get(values, i);
-        if (!admits(s, types, v))
+        if (!admits(s, types, &x, strings, v)) {
+            status = x.status;
             continue;
+        }
         struct sl_buf text = {0};
         put_value(&text, v, 0);
         if (text.failed)
@@ -118,6 +116,7 @@ enum sl_status sl_schema_put_values(struct sl_schema *c, const json_t *s, const 
         sl_buf_release(&text);
         any = true;
     }
+    sl_rx_release(&x);
     if (status == SL_OK && !any)
         return sl_fail(c->err, SL_ERR_INVALID,
                        "enum: no value is allowed by what stands beside it");

@@ -5,11 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool add_schema(struct sl_content_form *f, const json_t *schema, const char *field,
-                       struct sl_http_error *e) {
+static bool add_schema(struct sl_content_form *f, const json_t *schema, bool strict,
+                       const char *field, struct sl_http_error *e) {
     struct sl_err err;
     uint32_t rule = 0;
     sl_json_schema_rules_begin(&f->rules, &f->text);
+    f->rules.strict = strict;
     enum sl_status status = sl_json_schema_rules_add(&f->rules, schema, schema, &rule, &err);
     if (status == SL_ERR_INVALID)
         return sl_http_bad(e, field, "'%s': %.440s", field, err.text);
@@ -32,7 +33,8 @@ static bool read_response_format(const json_t *f, struct sl_content_form *out,
         return true;
     if (strcmp(type, "json_object") == 0) {
         json_t *any = json_pack("{s:s}", "type", "object");
-        bool ok = any ? add_schema(out, any, field, e) : sl_http_from_status(e, SL_ERR_NOMEM, NULL);
+        bool ok = any ? add_schema(out, any, false, field, e)
+                      : sl_http_from_status(e, SL_ERR_NOMEM, NULL);
         json_decref(any);
         return ok;
     }
@@ -55,7 +57,7 @@ static bool read_response_format(const json_t *f, struct sl_content_form *out,
         return sl_http_bad(e, "response_format.json_schema.schema",
                            "'response_format.json_schema.schema' must be an object, not %s",
                            sl_json_kind(schema));
-    return add_schema(out, schema, "response_format.json_schema.schema", e);
+    return add_schema(out, schema, json_is_true(strict), "response_format.json_schema.schema", e);
 }
 
 bool sl_content_form_read(const json_t *body, struct sl_content_form *out,

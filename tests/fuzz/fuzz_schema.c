@@ -1,5 +1,6 @@
 /* JSON schemas from strangers. Up to a zero byte: the schema. It is refused with a reason, or its
- * grammar compiles and every whole text of it is JSON; the bytes behind the zero choose the text.
+ * grammar compiles and every whole text of it is JSON; the bytes behind the zero choose the text;
+ * the first of them, strict and open as well.
  */
 #include "tests/unit/server/fake_engine.c"
 
@@ -66,9 +67,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_grammar *g = NULL;
     struct sl_automaton *a = NULL;
     struct sl_err err = {{0}};
-    enum sl_status st = sl_json_schema_grammar(schema, &text, &err);
+    struct sl_schema_rules rules;
+    uint32_t rule = 0;
+    char start[24];
+    sl_json_schema_rules_begin(&rules, &text);
+    rules.strict = zero && zero + 1 < data + size && (zero[1] & 1);
+    rules.open = zero && zero + 1 < data + size && (zero[1] & 2);
+    enum sl_status st = sl_json_schema_rules_add(&rules, schema, schema, &rule, &err);
+    snprintf(start, sizeof start, "r%u", rule);
     if (st == SL_OK)
-        st = sl_grammar_parse(text.ptr, text.len, &g, &err);
+        st = sl_grammar_parse_from(text.ptr, text.len, start, &g, &err);
     if (st != SL_OK && !err.text[0])
         abort();
     const uint32_t eog = FAKE_EOS;

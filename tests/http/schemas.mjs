@@ -89,22 +89,32 @@ export const schemas = {
   'steps and an answer': obj({ steps: { type: 'array', maxItems: 2, items: obj({ explanation: short, output: short }) }, final_answer: short }),
 };
 
+Object.assign(schemas, {
+  'a pattern beside a length': { type: 'string', pattern: '^a*b*$', minLength: 2, maxLength: 3 },
+  'a format beside a pattern': { type: 'string', format: 'date', pattern: '-0[13]-' },
+  'a decimal as Pydantic writes it': { type: 'string', pattern: '^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$', maxLength: 6 },
+  'names by a pattern': { type: 'object', patternProperties: { '^a': { type: 'integer', maximum: 9 }, 'b$': { type: 'integer', minimum: 0 } }, additionalProperties: false, maxProperties: 2 },
+  'names of a kind': { type: 'object', propertyNames: { pattern: '^[a-z]{1,3}$' }, additionalProperties: { type: 'boolean' }, maxProperties: 2 },
+  'names of a list': { type: 'object', propertyNames: { enum: ['x', 'y'] }, additionalProperties: { type: 'null' }, maxProperties: 2 },
+  'different items': { type: 'array', items: { enum: ['a', 'b', 'c'] }, uniqueItems: true, minItems: 2 },
+  'different items of many': { type: 'array', items: { enum: [...Array(20).keys()] }, uniqueItems: true, minItems: 1, maxItems: 4 },
+  'no unevaluated properties': { allOf: [{ type: 'object', properties: { a: int }, required: ['a'] }], properties: { b: int }, unevaluatedProperties: false },
+  'no unevaluated items': { type: 'array', prefixItems: [int, short], unevaluatedItems: false },
+});
+
 export const refused = [
   ['not', { not: { type: 'string' } }],
   ['if', { if: { type: 'string' }, then: { maxLength: 3 } }],
-  ['patternProperties', { type: 'object', patternProperties: { '^a': { type: 'integer' } } }],
-  ['propertyNames', { type: 'object', propertyNames: { maxLength: 3 } }],
   ['dependentRequired', { type: 'object', dependentRequired: { a: ['b'] } }],
   ['contains', { type: 'array', contains: { type: 'integer' } }],
   ['uniqueItems', { type: 'array', items: { type: 'integer' }, uniqueItems: true }],
   ['multipleOf', { type: 'number', multipleOf: 0.1 }],
   ['minProperties', { type: 'object', properties: { a: {}, b: {} }, minProperties: 1 }],
   ['oneOf', { oneOf: [{ type: 'integer', minimum: 3 }, { type: 'number' }] }],
-  ['pattern', { type: 'string', pattern: '(?=a)b' }],
+  ['pattern', { type: 'string', pattern: '^(?=a)b' }],
   ['pattern', { type: 'string', pattern: '(a)\\1' }],
   ['pattern', { type: 'string', pattern: 'a{' }],
-  ['maxLength', { type: 'string', pattern: '^a*$', maxLength: 3 }],
-  ['format', { type: 'string', format: 'regex' }],
+  ['format', { type: 'string', format: 'colour' }],
   ['$ref', { $ref: '#/$defs/none' }],
   ['$ref', { $ref: 'https://example.com/schema' }],
   ['$ref', { $ref: '#' }],
