@@ -1,4 +1,4 @@
-#include "model/grammar/json_schema_internal.h"
+#include "model/grammar/json_schema_regex.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -312,6 +312,43 @@ enum sl_status sl_json_schema_rules_add(struct sl_schema_rules *r, const json_t 
     r->n_rules = c.n_rules;
     r->work = c.work;
     r->steps = c.steps;
+    return status;
+}
+
+enum sl_status sl_json_schema_rules_add_pattern(struct sl_schema_rules *r, const char *pattern,
+                                                size_t len, uint32_t *out_rule,
+                                                struct sl_err *err) {
+    struct sl_err unused;
+    struct sl_schema c = {
+        .out = r->out, .n_rules = r->n_rules, .raw = true, .err = err ? err : &unused};
+    struct sl_buf whole = {0}, b = {0};
+    struct sl_rx x;
+    size_t before = r->out->len;
+    sl_rx_init(&x, c.err);
+    sl_buf_puts(&whole, "^(?:");
+    sl_buf_put(&whole, pattern, len);
+    sl_buf_puts(&whole, ")$");
+    sl_buf_put(&whole, "", 1);
+    enum sl_status status = whole.failed ? sl_schema_no_memory(&c) : x.status;
+    uint32_t set = SL_RX_NONE;
+    if (status == SL_OK && memchr(pattern, 0, len))
+        status = sl_fail(c.err, SL_ERR_INVALID, "pattern: it has a zero byte");
+    if (status == SL_OK)
+        set = sl_rx_pattern(&x, whole.ptr, whole.len - 1);
+    if (status == SL_OK)
+        status = sl_rx_put(&c, &x, set, &b);
+    *out_rule = c.n_rules++;
+    sl_buf_printf(r->out, "r%u ::=", *out_rule);
+    sl_buf_put(r->out, b.ptr ? b.ptr : "", b.len);
+    sl_buf_puts(r->out, "\n");
+    if (status == SL_OK && (b.failed || r->out->failed))
+        status = sl_schema_no_memory(&c);
+    if (status != SL_OK && before <= r->out->len)
+        r->out->len = before;
+    r->n_rules = c.n_rules;
+    sl_buf_release(&b);
+    sl_buf_release(&whole);
+    sl_rx_release(&x);
     return status;
 }
 

@@ -48,6 +48,10 @@ void sl_json_schema_rules_begin(struct sl_schema_rules *r, struct sl_buf *out_te
 enum sl_status sl_json_schema_rules_add(struct sl_schema_rules *r, const json_t *root,
                                         const json_t *schema, uint32_t *out_rule,
                                         struct sl_err *err) SL_MUST_CHECK;
+/* The same for a text, not JSON, that as a whole matches a pattern, see json_schema_pattern.c. */
+enum sl_status sl_json_schema_rules_add_pattern(struct sl_schema_rules *r, const char *pattern,
+                                                size_t len, uint32_t *out_rule,
+                                                struct sl_err *err) SL_MUST_CHECK;
 /* A literal as grammars write it. */
 void sl_json_schema_literal(struct sl_buf *out_text, const char *bytes, size_t len);
 

@@ -14,10 +14,28 @@
 
 /* ---- characters ---- */
 
+/* All but NUL and surrogates. */
+static bool put_raw_ranges(struct sl_buf *b, const struct sl_rx_range *r, uint32_t n) {
+    static const struct sl_rx_range text[] = {{1, 0xd7ff}, {0xe000, 0x10ffff}};
+    bool any = false;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < 2; k++) {
+            uint32_t lo = r[i].lo > text[k].lo ? r[i].lo : text[k].lo;
+            uint32_t hi = r[i].hi < text[k].hi ? r[i].hi : text[k].hi;
+            if (lo > hi)
+                continue;
+            sl_buf_printf(b, "%s\\U%08X-\\U%08X", any ? "" : " [", lo, hi);
+            any = true;
+        }
+    sl_buf_puts(b, any ? "]" : "");
+    return any;
+}
+
 /* Characters as JSON writes them in a string: as they are, the quotation mark, backslash and
  * control characters escaped. Of control characters in a set that has others, only the usual ones.
  * False: none of them can be written. */
-static bool put_ranges(struct sl_buf *b, const struct sl_rx_range *r, uint32_t n) {
+static bool put_ranges(const struct sl_schema *c, struct sl_buf *b, const struct sl_rx_range *r,
+                       uint32_t n) {
     static const struct sl_rx_range raw[] = {
         {0x20, 0x21}, {0x23, 0x5b}, {0x5d, 0xd7ff}, {0xe000, 0x10ffff}};
     static const struct {
@@ -26,6 +44,8 @@ static bool put_ranges(struct sl_buf *b, const struct sl_rx_range *r, uint32_t n
     } escaped[] = {{'"', "\\\\\\\""}, {'\\', "\\\\\\\\"}, {'\n', "\\\\n"}, {'\t', "\\\\t"},
                    {'\r', "\\\\r"},   {'\b', "\\\\b"},    {'\f', "\\\\f"}};
     bool any = false;
+    if (c->raw)
+        return put_raw_ranges(b, r, n);
     if (n == 1 && r[0].lo == 0 && r[0].hi == 0x10ffff) {
         sl_buf_puts(b, " " SL_SCHEMA_ANY_CHAR);
         return true;
@@ -59,6 +79,11 @@ static bool put_ranges(struct sl_buf *b, const struct sl_rx_range *r, uint32_t n
     return any;
 }
 
+/* What stands behind a string, in a grammar. */
+static const char *end_of(const struct sl_schema *c) {
+    return c->raw ? "\"\"" : "\"\\\"\"";
+}
+
 /* ---- as it is ---- */
 
 static enum sl_status too_long(struct sl_schema *c) {
@@ -76,7 +101,7 @@ static enum sl_status put_direct(struct sl_schema *c, const struct sl_rx *x, uin
         sl_buf_puts(b, " \"\"");
         break;
     case SL_RX_K_SET:
-        if (!put_ranges(b, x->ranges + x->sets[n->a].first, x->sets[n->a].n))
+        if (!put_ranges(c, b, x->ranges + x->sets[n->a].first, x->sets[n->a].n))
             return sl_fail(c->err, SL_ERR_INVALID,
                            "pattern: a class matches nothing that JSON can write");
         break;
@@ -288,8 +313,7 @@ static enum sl_status dfa_build(struct dfa *d, struct sl_rx *x, uint32_t start) 
     }
     for (uint32_t i = 0; status == SL_OK && i < d->n_states; i++)
         for (uint32_t cls = 0; status == SL_OK && cls < d->n_classes; cls++) {
-            uint32_t to =
-                writable[cls] ? sl_rx_derive(x, d->nodes[i], d->at[cls]) : SL_RX_NONE;
+            uint32_t to = writable[cls] ? sl_rx_derive(x, d->nodes[i], d->at[cls]) : SL_RX_NONE;
             status = x->status;
             state = NONE;
             if (status == SL_OK && to != SL_RX_NONE)
@@ -323,17 +347,19 @@ static enum sl_status put_state(struct sl_schema *c, const struct dfa *d, const 
     bool any = false;
     sl_buf_printf(o, "q%u ::=", rules[i]);
     if (d->nodes[i] == SL_RX_ANY) {
-        sl_buf_puts(o, " " SL_SCHEMA_ANY_CHAR "* \"\\\"\"\n");
+        static const struct sl_rx_range all = {0, 0x10ffff};
+        put_ranges(c, o, &all, 1);
+        sl_buf_printf(o, "* %s\n", end_of(c));
         return SL_OK;
     }
     uint32_t n = edge_ranges(d, i, i, r);
     if (n) {
-        put_ranges(o, r, n);
+        put_ranges(c, o, r, n);
         sl_buf_puts(o, "*");
     }
     sl_buf_puts(o, " (");
     if (d->x->nodes[d->nodes[i]].nullable) {
-        sl_buf_puts(o, " \"\\\"\"");
+        sl_buf_printf(o, " %s", end_of(c));
         any = true;
     }
     for (uint32_t cls = 0; cls < d->n_classes; cls++) {
@@ -343,7 +369,7 @@ static enum sl_status put_state(struct sl_schema *c, const struct dfa *d, const 
         if (to == NONE || to == i || before < cls || !d->live[to])
             continue;
         sl_buf_puts(o, any ? " |" : "");
-        put_ranges(o, r, edge_ranges(d, i, to, r));
+        put_ranges(c, o, r, edge_ranges(d, i, to, r));
         sl_buf_printf(o, " q%u", rules[to]);
         any = true;
     }
@@ -391,7 +417,7 @@ enum sl_status sl_rx_put(struct sl_schema *c, struct sl_rx *x, uint32_t a, struc
     if (!x->nodes[a].direct)
         return put_automaton(c, x, a, b);
     enum sl_status status = put_direct(c, x, a, 0, b);
-    sl_buf_puts(b, " \"\\\"\"");
+    sl_buf_printf(b, " %s", end_of(c));
     return status;
 }
 

@@ -12,7 +12,7 @@
 #define TIME                                                                                       \
     "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?"                                      \
     "(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)|23:59:60(?:\\.\\d{1,9})?(?:[Zz]|[+-]00:00))"
-#define IN_TIME  "T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S)"
+#define IN_TIME "T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S)"
 #define DURATION                                                                                   \
     "P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:" IN_TIME ")?|" IN_TIME ")"
 
@@ -22,8 +22,8 @@
     "[A-Za-z0-9](?:[A-Za-z0-9]|[A-Za-z0-9-](?:[A-Za-z0-9](?:[A-Za-z0-9-]{0," n "}[A-Za-z0-9])?"    \
     "|-[A-Za-z0-9](?:[A-Za-z0-9-]{0," less "}[A-Za-z0-9])?))?"
 #define HOST(first, rest)                                                                          \
-    "(?:" LABEL("59", "58") "(?:\\." LABEL("57", "56") ")" first "|" LABEL("26", "25") "(?:\\."     \
-    LABEL("26", "25") ")" rest ")"
+    "(?:" LABEL("59", "58") "(?:\\." LABEL("57", "56") ")" first "|" LABEL(                        \
+        "26", "25") "(?:\\." LABEL("26", "25") ")" rest ")"
 /* Punycode makes at most five characters of each that is not ASCII. */
 #define WIDE "A-Za-z0-9\\u3041-\\u3096\\u4e00-\\u9fff\\uac00-\\ud7a3"
 #define IDN  "[" WIDE "]{1,10}(?:-[" WIDE "]{1,2})?"
@@ -35,28 +35,34 @@
 #define UP(n) "(?:" H "(?::" H "){0," n "})?"
 #define V4(n) "(?:" H ":){0," n "}" IPV4
 #define L(n)  H "(?::" H "){" n "}"
-#define IPV6                                                                                       \
-    "(?:(?:" H ":){7}" H "|(?:" H ":){6}" IPV4 "|::(?:" UP("6") "|" V4("5") ")|" H "::(?:" UP("5")  \
-    "|" V4("4") ")|" L("1") "::(?:" UP("4") "|" V4("3") ")|" L("2") "::(?:" UP("3") "|" V4("2")     \
-    ")|" L("3") "::(?:" UP("2") "|" V4("1") ")|" L("4") "::(?:" UP("1") "|" IPV4 ")|" L("5")        \
-    "::(?:" H ")?|" L("6") "::)"
+#define IPV6                                                                                                                        \
+    "(?:(?:" H ":){7}" H "|(?:" H ":){6}" IPV4                                                                                      \
+    "|::(?:" UP("6") "|" V4("5") ")|" H "::(?:" UP("5") "|" V4("4") ")|" L("1") "::(?:" UP("4") "|" V4("3") ")|" L("2") "::(?:" UP( \
+        "3") "|" V4("2") ")|" L("3") "::(?:" UP("2") "|" V4("1") ")|" L("4") "::(?:" UP("1") "|" IPV4                               \
+                                                                                             ")"                                    \
+                                                                                             "|" L(                                 \
+                                                                                                 "5") "::(?:" H                     \
+                                                                                                      ")?|" L(                      \
+                                                                                                          "6") "::)"
 
 /* RFC 5322, a dot-atom. */
 #define ATOM(more)  "[A-Za-z0-9!#$%&'*+/=?^_`{|}~" more "-]+"
 #define LOCAL(more) ATOM(more) "(?:\\." ATOM(more) ")*"
 
 /* RFC 3986, and 3987 with more characters. */
-#define UCS   "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{1fffd}\\u{20000}-\\u{2fffd}"
+#define UCS                                                                                        \
+    "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{1fffd}\\u{20000}-\\u{2fffd}"
 #define PCT   "%[0-9A-Fa-f]{2}"
 #define IN(s) "(?:[A-Za-z0-9._~!$&'()*+,;=" s "-]|" PCT ")"
 #define AUTHORITY(u)                                                                               \
-    "//(?:" IN(":" u) "*@)?(?:\\[(?:" IPV6 "|[vV][0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]|" \
-    IN(u) "*)(?::\\d*)?(?:/" IN(":@" u) "*)*"
-#define PATH(u)  "/(?:" IN(":@" u) "+(?:/" IN(":@" u) "*)*)?"
+    "//(?:" IN(":" u) "*@)?(?:\\[(?:" IPV6                                                         \
+                      "|[vV][0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]|" IN(                  \
+                          u) "*)(?::\\d*)?(?:/" IN(":@" u) "*)*"
+#define PATH(u)   "/(?:" IN(":@" u) "+(?:/" IN(":@" u) "*)*)?"
 #define BEHIND(u) "(?:\\?" IN(":@/?" u) "*)?(?:#" IN(":@/?" u) "*)?"
 #define URI(u)                                                                                     \
-    "[A-Za-z][A-Za-z0-9+.-]*:(?:" AUTHORITY(u) "|" PATH(u) "|" IN(":@" u) "+(?:/" IN(":@" u)        \
-    "*)*)?" BEHIND(u)
+    "[A-Za-z][A-Za-z0-9+.-]*:(?:" AUTHORITY(u) "|" PATH(u) "|" IN(":@" u) "+(?:/" IN(              \
+        ":@" u) "*)*)?" BEHIND(u)
 #define RELATIVE(u)                                                                                \
     "(?:" AUTHORITY(u) "|" PATH(u) "|" IN("@" u) "+(?:/" IN(":@" u) "*)*)?" BEHIND(u)
 
@@ -64,7 +70,7 @@
 #define VAR_CHAR "(?:[A-Za-z0-9_]|" PCT ")"
 #define VAR      VAR_CHAR "(?:\\.?" VAR_CHAR ")*(?:\\*|:[1-9]\\d{0,3})?"
 #define TEMPLATE                                                                                   \
-    "(?:[!#$&()*+,./:;=?@\\[\\]_~A-Za-z0-9\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef-]|" PCT      \
+    "(?:[!#$&()*+,./:;=?@\\[\\]_~A-Za-z0-9\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef-]|" PCT    \
     "|\\{[+#./;?&]?" VAR "(?:," VAR ")*\\})*"
 
 /* RFC 6901. */
@@ -72,12 +78,12 @@
 
 /* What every dialect takes, with groups two deep. */
 #define RX_ATOM                                                                                    \
-    "[A-Za-z0-9 _@#%&,:;\"'<>=~`/!-]|\\\\[dDwWsSnrtfv.*+?()\\[\\]{}|^$\\\\/]|\\.|"                  \
+    "[A-Za-z0-9 _@#%&,:;\"'<>=~`/!-]|\\\\[dDwWsSnrtfv.*+?()\\[\\]{}|^$\\\\/]|\\.|"                 \
     "\\[\\^?(?:[A-Za-z0-9_ ]|a-z|A-Z|0-9|\\\\[dwsDWS])+\\]"
 #define RX_MANY "(?:[*+?]|\\{\\d{1,3}\\})?"
 #define RX_DEEP "\\((?:\\?:)?(?:(?:" RX_ATOM ")" RX_MANY "|\\|)*\\)"
 #define REGEX                                                                                      \
-    "(?:(?:" RX_ATOM "|\\((?:\\?:)?(?:(?:" RX_ATOM "|" RX_DEEP ")" RX_MANY "|\\|)*\\))" RX_MANY     \
+    "(?:(?:" RX_ATOM "|\\((?:\\?:)?(?:(?:" RX_ATOM "|" RX_DEEP ")" RX_MANY "|\\|)*\\))" RX_MANY    \
     "|[|^$])*"
 
 const char *sl_schema_format(const char *format) {

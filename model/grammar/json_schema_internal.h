@@ -27,6 +27,7 @@ struct sl_schema {
     uint64_t steps;
     bool strict; /* what cannot be promised is an error */
     bool open;   /* what a schema does not say is allowed */
+    bool raw;    /* strings are written as they are, not as JSON */
     struct sl_err *err;
 };
 

@@ -18,8 +18,9 @@ void sl_rx_fail(struct sl_rx *x, enum sl_status status, const char *what) {
 }
 
 static void too_much(struct sl_rx *x) {
-    sl_rx_fail(x, SL_ERR_INVALID, "pattern: it is too intricate, alone or beside format, minLength "
-                                  "and maxLength");
+    sl_rx_fail(x, SL_ERR_INVALID,
+               "pattern: it is too intricate, alone or beside format, minLength "
+               "and maxLength");
 }
 
 /* Doubles an array of elements; false: no memory, or there are max. */
@@ -161,9 +162,8 @@ uint32_t sl_rx_set(struct sl_rx *x, struct sl_rx_range *r, uint32_t n) {
         x->n_ranges += n;
         x->n_sets++;
     }
-    return node(
-        x, (struct sl_rx_node){
-               .kind = SL_RX_K_SET, .direct = true, .a = s, .min_len = 1, .max_len = 1});
+    return node(x, (struct sl_rx_node){
+                       .kind = SL_RX_K_SET, .direct = true, .a = s, .min_len = 1, .max_len = 1});
 }
 
 uint32_t sl_rx_cat(struct sl_rx *x, uint32_t a, uint32_t b) {
@@ -198,15 +198,14 @@ uint32_t sl_rx_cat(struct sl_rx *x, uint32_t a, uint32_t b) {
 static uint32_t pair(struct sl_rx *x, enum sl_rx_kind kind, uint32_t a, uint32_t b) {
     const struct sl_rx_node *m = &x->nodes[a], *n = &x->nodes[b];
     bool alt = kind == SL_RX_K_ALT;
-    return node(
-        x, (struct sl_rx_node){.kind = (uint8_t)kind,
-                               .nullable = alt ? m->nullable || n->nullable
-                                               : m->nullable && n->nullable,
-                               .direct = alt && m->direct && n->direct,
-                               .a = a,
-                               .b = b,
-                               .min_len = m->min_len < n->min_len ? m->min_len : n->min_len,
-                               .max_len = m->max_len > n->max_len ? m->max_len : n->max_len});
+    return node(x, (struct sl_rx_node){
+                       .kind = (uint8_t)kind,
+                       .nullable = alt ? m->nullable || n->nullable : m->nullable && n->nullable,
+                       .direct = alt && m->direct && n->direct,
+                       .a = a,
+                       .b = b,
+                       .min_len = m->min_len < n->min_len ? m->min_len : n->min_len,
+                       .max_len = m->max_len > n->max_len ? m->max_len : n->max_len});
 }
 
 /* A chain of ALT or AND is in descending order, each member once: equal ones are found equal, and
@@ -259,9 +258,9 @@ uint32_t sl_rx_not(struct sl_rx *x, uint32_t a) {
         return SL_RX_ANY;
     if (x->nodes[a].kind == SL_RX_K_NOT)
         return x->nodes[a].a;
-    return node(x, (struct sl_rx_node){
-                       .kind = SL_RX_K_NOT, .nullable = !x->nodes[a].nullable, .a = a,
-                       .max_len = FOREVER});
+    return node(
+        x, (struct sl_rx_node){
+               .kind = SL_RX_K_NOT, .nullable = !x->nodes[a].nullable, .a = a, .max_len = FOREVER});
 }
 
 uint32_t sl_rx_repeat(struct sl_rx *x, uint32_t a, uint32_t least, uint32_t most) {

@@ -215,9 +215,10 @@ static bool read_wishes(const json_t *body, struct wishes *w, struct sl_http_err
                            "an answer from its beginning",
                            w->tools.bound ? "tool_choice" : w->form.field);
     if (w->form.is_grammar && w->tools.callable)
-        return sl_http_bad(e, "grammar",
-                           "'grammar' cannot be given with 'tools': it would have to describe "
-                           "their calls; set 'tool_choice' to 'none'");
+        return sl_http_bad(e, w->form.field,
+                           "'%s' cannot be given with 'tools': it would have to describe "
+                           "their calls; set 'tool_choice' to 'none'",
+                           w->form.field);
     return true;
 }
 

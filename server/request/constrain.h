@@ -1,4 +1,4 @@
-/* The constraints of a request on the form of its answer, response_format and grammar, and the
+/* The constraints of a request on the form of its answer, response_format and alike, and the
  * engine's constraint made from them. */
 #ifndef SL_SERVER_CONSTRAIN_H
 #define SL_SERVER_CONSTRAIN_H
@@ -19,8 +19,9 @@ struct sl_content_form {
     bool is_grammar;
     char rule[24]; /* to start from */
 };
-/* Reads `response_format` and `grammar`. False: e names the field, and in a schema the keyword that
- * is not supported. */
+/* Reads the fields that ask for a form under OpenAI's names and those of other servers:
+ * docs/STRUCTURED.md has the list. At most one of them may be given. False: e names the field, and
+ * in a schema the keyword that is not supported. */
 bool sl_content_form_read(const json_t *body, struct sl_content_form *out, struct sl_http_error *e);
 void sl_content_form_release(struct sl_content_form *f);
 /* *out_grammar is the caller's (sl_grammar_destroy); NULL if any text will do. field: the one that

@@ -123,6 +123,38 @@ it('follows a grammar, in text completions too', async () => {
   assert.match(chat.choices[0].message.content, /^\u00e9\u4e2d\u{1F600}[\u0430-\u044f]{3}$/u);
 });
 
+// The same forms under the names of other servers.
+const yes = { type: 'object', properties: { yes: { type: 'boolean' } }, required: ['yes'] };
+const is_yes = (text) => assert.deepEqual(Object.keys(JSON.parse(text)), ['yes']);
+for (const [name, body, test] of [
+  ['json_object with a schema', { response_format: { type: 'json_object', schema: yes } }, is_yes],
+  ['json_schema without its name', { response_format: { type: 'json_schema', schema: yes } }, is_yes],
+  ['response_format of a grammar', { response_format: { type: 'grammar', grammar: 'root ::= "a" [0-9]' } }, /^a[0-9]$/],
+  ['json_schema at the top', { json_schema: yes }, is_yes],
+  ['grammar of a schema', { grammar: { type: 'json', value: yes } }, is_yes],
+  ['grammar of a pattern', { grammar: { type: 'regex', value: '[ab]{3}' } }, /^[ab]{3}$/],
+  ['guided_json', { guided_json: yes }, is_yes],
+  ['guided_json as a text', { guided_json: JSON.stringify(yes) }, is_yes],
+  ['guided_regex', { guided_regex: '(?!a)\\w{2}"\\n[^x]|é' }, /^(?:(?!a)\w{2}"\n[^x]|é)$/u],
+  ['guided_choice', { guided_choice: ['one "1"', 'two\n2'] }, /^(?:one "1"|two\n2)$/],
+  ['guided_grammar', { guided_grammar: 'root ::= "x"{2,3}' }, /^x{2,3}$/],
+  ['structured_outputs.json', { structured_outputs: { json: yes } }, is_yes],
+  ['structured_outputs.regex', { structured_outputs: { regex: 'a|b' } }, /^[ab]$/],
+  ['structured_outputs.choice', { structured_outputs: { choice: ['p', 'q'] } }, /^[pq]$/],
+  ['structured_outputs.grammar', { structured_outputs: { grammar: 'root ::= "z"' } }, /^z$/],
+])
+  it(`takes ${name}`, async () => {
+    for (const [path, extra] of [['/v1/chat/completions', {}], ['/v1/completions', { prompt: 'Say', messages: undefined }]]) {
+      const r = await server.post(path, { ...ask({ ...body, temperature: 1, seed: 4, max_tokens: 200 }), ...extra });
+      const answer = await r.json();
+      assert.equal(r.status, 200, JSON.stringify(answer));
+      const text = answer.choices[0].message?.content ?? answer.choices[0].text;
+      assert.equal(answer.choices[0].finish_reason, 'stop', text);
+      if (test instanceof RegExp) assert.match(text, test);
+      else test(text);
+    }
+  });
+
 it('lets a bias choose among what is allowed', async () => {
   const yes = await (await server.post('/tokenize', { content: 'yes' })).json();
   const extra = { grammar: 'root ::= "yes" | "no"', temperature: 0 };
@@ -149,6 +181,27 @@ it('refuses what cannot be followed and names the field', async () => {
     [{ grammar: 'root ::= "a"', response_format: { type: 'json_object' } }, 'grammar', 'both'],
     [{ grammar: 'root ::= "a"', ignore_eos: true }, 'ignore_eos', 'ignore_eos'],
     [{ response_format: 'json' }, 'response_format', 'object'],
+    [{ response_format: { type: 'json_object', schema: 'x' } }, 'response_format.schema', 'object'],
+    [{ response_format: { type: 'grammar', grammar: 7 } }, 'response_format.grammar', 'string'],
+    [{ json_schema: { not: {} } }, 'json_schema', 'not'],
+    [{ json_schema: 'x' }, 'json_schema', 'object'],
+    [{ grammar: { type: 'lark', value: 'x' } }, 'grammar', 'regex'],
+    [{ grammar: { type: 'json' } }, 'grammar.value', 'object'],
+    [{ guided_json: '{"type":' }, 'guided_json', 'schema'],
+    [{ guided_json: 3 }, 'guided_json', 'object'],
+    [{ guided_regex: '(a' }, 'guided_regex', "')'"],
+    [{ guided_choice: [] }, 'guided_choice', 'array'],
+    [{ guided_choice: ['a', 7] }, 'guided_choice', 'string'],
+    [{ guided_choice: ['a', ''] }, 'guided_choice', 'string'],
+    [{ guided_grammar: '?start: "a"' }, 'guided_grammar', 'line 1'],
+    [{ guided_whitespace_pattern: ' *', guided_json: {} }, 'guided_whitespace_pattern', 'leave it out'],
+    [{ structured_outputs: {} }, 'structured_outputs', 'json'],
+    [{ structured_outputs: 'x' }, 'structured_outputs', 'object'],
+    [{ structured_outputs: { structural_tag: '{}' } }, 'structured_outputs.structural_tag', 'not supported'],
+    [{ structured_outputs: { json: {}, regex: 'a' } }, 'structured_outputs.regex', 'both'],
+    [{ structured_outputs: { json: {}, disable_additional_properties: 1 } }, 'structured_outputs', 'true or false'],
+    [{ guided_choice: ['a'], grammar: 'root ::= "a"' }, 'guided_choice', 'both'],
+    [{ guided_choice: ['a'], ignore_eos: true }, 'ignore_eos', 'guided_choice'],
     [{ response_format: { type: 'xml' } }, 'response_format', 'xml'],
     [{ response_format: { type: 'json_schema' } }, 'response_format.json_schema', 'object'],
     [{ response_format: { type: 'json_schema', json_schema: { name: 'x' } } }, 'response_format.json_schema.schema', 'object'],

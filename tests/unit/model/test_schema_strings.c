@@ -1,5 +1,5 @@
-/* What schemas say of strings and names: formats, patterns with look-ahead, several of them at once,
- * propertyNames, patternProperties; and arrays of different items. */
+/* What schemas say of strings and names: formats, patterns with look-ahead, several of them at
+ * once, propertyNames, patternProperties; and arrays of different items. */
 #include "model/grammar/automaton.h"
 #include "model/grammar/json_schema.h"
 
@@ -63,7 +63,9 @@ static void check(const char *schema, unsigned flags, bool quote, const char *co
 }
 
 #define TEXTS(...)                                                                                 \
-    (const char *const[]) { __VA_ARGS__, NULL }
+    (const char *const[]) {                                                                        \
+        __VA_ARGS__, NULL                                                                          \
+    }
 #define LABEL_63 "a23456789012345678901234567890123456789012345678901234567890123"
 
 static void test_formats(void **state) {
@@ -89,7 +91,8 @@ static void test_formats(void **state) {
         {"ipv6",
          {"::", "::1", "1::", "12:34:56:78:9A:bC:d:e", "fe80::a:b", "::ffff:192.168.0.1",
           "1:2:3:4:5:6:7::", "1:2:3:4:5:6:1.2.3.4"},
-         {":", "1:2:3:4:5:6:7", "1::2::3", "12345::", "1:2:3:4:5:6:7:8:9", "::1%eth0", "::256.1.1.1"}},
+         {":", "1:2:3:4:5:6:7", "1::2::3", "12345::", "1:2:3:4:5:6:7:8:9", "::1%eth0",
+          "::256.1.1.1"}},
         {"email",
          {"Joe.Bloggs@Example.COM", "te~st+tag@sub.example.org", "a@b.co"},
          {"joe", "joe@", "@example.com", ".joe@example.com", "a..b@example.com", "joe@-a.com"}},
@@ -123,21 +126,28 @@ static void test_patterns(void **state) {
         {"\"pattern\":\"^(?!^[-+.]*$)[+-]?0*\\\\d*\\\\.?\\\\d*$\"",
          {"1", "-1.5", "+.5", "007", "12."},
          {"", "-", "+.", ".", "1e5", "--1"}},
-        {"\"pattern\":\"^(?!^[-+.]*$)[+-]?0*(?:\\\\d{0,2}|(?=[\\\\d.]{1,4}0*$)\\\\d{0,2}\\\\.\\\\d{0,"
+        {"\"pattern\":\"^(?!^[-+.]*$)[+-]?0*(?:\\\\d{0,2}|(?=[\\\\d.]{1,4}0*$)\\\\d{0,2}\\\\.\\\\d{"
+         "0,"
          "2}0*$)\"",
          {"12", "1.25", "-0012", "1.2500"},
          {"-", "."}},
         /* Zod's of e-mail and of a duration. */
-        {"\"format\":\"email\",\"pattern\":\"^(?!\\\\.)(?!.*\\\\.\\\\.)([A-Za-z0-9_'+\\\\-\\\\.]*)[A-"
+        {"\"format\":\"email\",\"pattern\":\"^(?!\\\\.)(?!.*\\\\.\\\\.)([A-Za-z0-9_'+\\\\-\\\\.]*)["
+         "A-"
          "Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\\\-]*\\\\.)+[A-Za-z]{2,}$\"",
          {"joe.b+x@example.com"},
          {"a..b@example.com", "joe@example.c", "j!@example.com"}},
-        {"\"pattern\":\"^P(?:(\\\\d+W)|(?!.*W)(?=\\\\d|T\\\\d)(\\\\d+Y)?(\\\\d+M)?(\\\\d+D)?(T(?=\\\\d)"
+        {"\"pattern\":\"^P(?:(\\\\d+W)|(?!.*W)(?=\\\\d|T\\\\d)(\\\\d+Y)?(\\\\d+M)?(\\\\d+D)?(T(?="
+         "\\\\d)"
          "(\\\\d+H)?(\\\\d+M)?(\\\\d+([.,]\\\\d+)?S)?)?)$\"",
          {"P3W", "P1Y", "PT5M", "P1DT2H3.5S"},
          {"P", "PT", "P1DT", "P1Y2W"}},
-        {"\"format\":\"date\",\"pattern\":\"^2024-\"", {"2024-02-29"}, {"2023-01-01", "2024-02-30"}},
-        {"\"pattern\":\"^[a-z]*$\",\"minLength\":2,\"maxLength\":3", {"ab", "abc"}, {"a", "abcd", "A"}},
+        {"\"format\":\"date\",\"pattern\":\"^2024-\"",
+         {"2024-02-29"},
+         {"2023-01-01", "2024-02-30"}},
+        {"\"pattern\":\"^[a-z]*$\",\"minLength\":2,\"maxLength\":3",
+         {"ab", "abc"},
+         {"a", "abcd", "A"}},
         {"\"pattern\":\"b\",\"maxLength\":2", {"b", "ab", "ba"}, {"", "aab", "a"}},
         {"\"pattern\":\"^a|b$\"", {"a", "ax", "xb"}, {"xax", "bx"}},
         {"\"pattern\":\"^(a$|b)c?$\"", {"a", "b", "bc"}, {"ac", "ab"}},
@@ -147,7 +157,9 @@ static void test_patterns(void **state) {
         {"\"allOf\":[{\"pattern\":\"^a\"},{\"pattern\":\"z$\"},{\"format\":\"hostname\"}]",
          {"az", "abz"},
          {"a", "z", "a_z"}},
-        {"\"enum\":[\"ab\",\"b\",\"abc\"],\"pattern\":\"^a\",\"maxLength\":2", {"ab"}, {"b", "abc"}},
+        {"\"enum\":[\"ab\",\"b\",\"abc\"],\"pattern\":\"^a\",\"maxLength\":2",
+         {"ab"},
+         {"b", "abc"}},
         {"\"format\":\"colour\"", {"anything"}, {NULL}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -177,9 +189,10 @@ static void test_names(void **state) {
           "\"additionalProperties\":{\"type\":\"null\"}}",
           0, false, TEXTS("{}", "{\"abc\":null,\"d\":null}"),
           TEXTS("{\"abcd\":null}", "{\"A\":null}", "{\"\":null}", "{\"a\":1}"));
-    check("{\"type\":\"object\",\"properties\":{\"ok\":{},\"NO\":{}},\"propertyNames\":{\"pattern\":"
-          "\"^[a-z]+$\"}}",
-          0, false, TEXTS("{\"ok\":1}", "{}"), TEXTS("{\"NO\":1}", "{\"other\":1}"));
+    check(
+        "{\"type\":\"object\",\"properties\":{\"ok\":{},\"NO\":{}},\"propertyNames\":{\"pattern\":"
+        "\"^[a-z]+$\"}}",
+        0, false, TEXTS("{\"ok\":1}", "{}"), TEXTS("{\"NO\":1}", "{\"other\":1}"));
     check("{\"propertyNames\":{\"enum\":[\"x\",\"y\"]},\"type\":\"object\"}", 0, false,
           TEXTS("{\"x\":1}", "{\"y\":[]}"), TEXTS("{\"z\":1}", "{\"xy\":1}"));
     struct sl_err err = {""};
@@ -203,8 +216,9 @@ static void test_unevaluated(void **state) {
           TEXTS("{\"c\":1}", "{\"b\":1,\"c\":1}"));
     check("{\"type\":\"object\",\"unevaluatedProperties\":false}", 0, false, TEXTS("{}"),
           TEXTS("{\"a\":1}"));
-    check("{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"}],\"unevaluatedItems\":false}",
-          0, false, TEXTS("[]", "[1]"), TEXTS("[1,2]", "[\"a\"]"));
+    check(
+        "{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"}],\"unevaluatedItems\":false}",
+        0, false, TEXTS("[]", "[1]"), TEXTS("[1,2]", "[\"a\"]"));
     check("{\"type\":\"array\",\"unevaluatedItems\":{\"type\":\"null\"}}", 0, false,
           TEXTS("[]", "[null,null]"), TEXTS("[1]"));
 }
@@ -262,9 +276,9 @@ static void test_bounds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formats),     cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_names),       cmocka_unit_test(test_unevaluated),
-        cmocka_unit_test(test_unique),      cmocka_unit_test(test_strict),
+        cmocka_unit_test(test_formats), cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_names),   cmocka_unit_test(test_unevaluated),
+        cmocka_unit_test(test_unique),  cmocka_unit_test(test_strict),
         cmocka_unit_test(test_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
