@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SETS  8u    /* values of which every selection is a state */
-#define MAX_ORDER 4096u /* states where the values come in the order of the schema */
+#define MAX_SETS     8u /* values of which every selection is a state */
+#define MAX_CONTAINS 32u
+#define MAX_ORDER    4096u /* states where the values come in the order of the schema */
 
 /* The few values that an item may have, as JSON texts; NULL: they are not few. */
 static enum sl_status few_values(struct sl_schema *c, const json_t *item, json_t **out) {
@@ -127,6 +128,42 @@ static enum sl_status put_unique(struct sl_schema *c, const json_t *item, uint32
     return status;
 }
 
+/* At least so many items are of another schema too. Items before and between those may be of it as
+ * well: any such array can be read in this way. */
+static enum sl_status put_contains(struct sl_schema *c, const json_t *s, const json_t *items,
+                                   uint32_t least, uint32_t most, struct sl_buf *b) {
+    uint32_t some = 1, unused;
+    char item[24], found[24];
+    json_t *both = NULL;
+    enum sl_status status = SL_OK;
+    if (json_object_get(s, "minContains"))
+        status = sl_schema_counts(c, s, "minContains", "maxContains", &some, &unused);
+    if (status == SL_OK && (json_object_get(s, "maxContains") || some > MAX_CONTAINS))
+        status = sl_fail(
+            c->err, SL_ERR_INVALID, "%s: supported is minContains up to %u, without maxContains",
+            json_object_get(s, "maxContains") ? "maxContains" : "minContains", MAX_CONTAINS);
+    if (status == SL_OK && (least > some || most != SL_SCHEMA_NO_MAX ||
+                            json_object_get(s, "prefixItems") || json_is_array(items)))
+        status = sl_fail(c->err, SL_ERR_INVALID,
+                         "contains: not supported beside minItems, maxItems and prefixItems");
+    if (status != SL_OK)
+        return status;
+    const json_t *contains = json_object_get(s, "contains");
+    both =
+        items ? json_pack("{s:[O,O]}", "allOf", items, contains) : json_incref((json_t *)contains);
+    status = both ? sl_schema_item(c, items, item) : sl_schema_no_memory(c);
+    if (status == SL_OK)
+        status = sl_schema_item(c, both, found);
+    json_decref(both);
+    if (status == SL_OK)
+        sl_buf_printf(
+            b,
+            "\"[\" ws (%s \",\" ws)* %s (\",\" ws (%s \",\" ws)* %s){%u} (\",\" ws %s)* ws "
+            "\"]\"",
+            item, found, item, found, some - 1, item);
+    return status;
+}
+
 enum sl_status sl_schema_put_array(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
     const json_t *prefix = json_object_get(s, "prefixItems"), *rest = json_object_get(s, "items");
     if (json_is_array(rest)) { /* drafts 4 to 2019-09 */
@@ -139,6 +176,13 @@ enum sl_status sl_schema_put_array(struct sl_schema *c, const json_t *s, struct 
     enum sl_status status = sl_schema_counts(c, s, "minItems", "maxItems", &least, &most);
     if (status != SL_OK)
         return status;
+    const json_t *at_least = json_object_get(s, "minContains");
+    if (json_object_get(s, "contains") &&
+        !(at_least && json_number_value(at_least) == 0 && !json_object_get(s, "maxContains"))) {
+        if (json_is_true(json_object_get(s, "uniqueItems")) && c->strict)
+            return sl_fail(c->err, SL_ERR_INVALID, "contains: not supported beside uniqueItems");
+        return put_contains(c, s, rest, least, most, b);
+    }
     if (json_is_true(json_object_get(s, "uniqueItems")) && most > 1 &&
         !(json_is_false(rest) && n_prefix <= 1)) {
         bool done = false;

@@ -6,20 +6,9 @@
 #include <string.h>
 
 enum sl_status sl_schema_check_keywords(struct sl_schema *c, const json_t *s) {
-    static const char *const no[] = {"not",
-                                     "if",
-                                     "then",
-                                     "else",
-                                     "dependentRequired",
-                                     "dependentSchemas",
-                                     "dependencies",
-                                     "contains",
-                                     "minContains",
-                                     "maxContains",
-                                     "unevaluatedItems",
-                                     "unevaluatedProperties",
-                                     "$dynamicRef",
-                                     "$recursiveRef"};
+    static const char *const no[] = {
+        "not",         "if",           "then", "else", "unevaluatedItems", "unevaluatedProperties",
+        "$dynamicRef", "$recursiveRef"};
     for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
         const json_t *v = json_object_get(s, no[i]);
         /* Settled with each alternative, see json_schema_refs.c. */
@@ -29,8 +18,9 @@ enum sl_status sl_schema_check_keywords(struct sl_schema *c, const json_t *s) {
         if (v)
             return sl_fail(c->err, SL_ERR_INVALID, "%s: this keyword is not supported", no[i]);
     }
-    static const char *const counts[] = {"minLength", "maxLength",     "minItems",
-                                         "maxItems",  "minProperties", "maxProperties"};
+    static const char *const counts[] = {"minLength",   "maxLength",     "minItems",
+                                         "maxItems",    "minProperties", "maxProperties",
+                                         "minContains", "maxContains"};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         const json_t *v = json_object_get(s, counts[i]);
         if (v && !(json_is_number(v) && json_number_value(v) >= 0 &&
@@ -67,6 +57,7 @@ static const struct {
                 {"items", SL_TYPE_ARRAY, false},
                 {"prefixItems", SL_TYPE_ARRAY, false},
                 {"additionalItems", SL_TYPE_ARRAY, false},
+                {"contains", SL_TYPE_ARRAY, false},
                 {"minItems", SL_TYPE_ARRAY, false},
                 {"maxItems", SL_TYPE_ARRAY, false},
                 {"uniqueItems", SL_TYPE_ARRAY, false}};

@@ -104,8 +104,10 @@ static const json_t *all_parts(const json_t *s) {
 /* allOf of two, to be flattened where it is used; side by side, so that many in a row do not nest.
  * NULL: no memory, or too much work. */
 static json_t *both_of(struct sl_schema *c, json_t *a, json_t *b) {
-    if (equal(c, a, b))
+    if (json_is_false(a) || json_is_true(b) || equal(c, a, b))
         return json_incref(a);
+    if (json_is_false(b) || json_is_true(a))
+        return json_incref(b);
     json_t *list = json_array(), *one[] = {a, b};
     bool ok = list != NULL;
     for (size_t i = 0; ok && i < 2; i++) {
@@ -283,6 +285,24 @@ static json_t *merge_named(struct sl_schema *c, json_t *x, json_t *y) {
     return NULL;
 }
 
+/* Each alternative of x with all of y's. */
+static json_t *merge_choices(struct sl_schema *c, const char *key, json_t *x, json_t *y) {
+    json_t *sum = json_array(), *one;
+    size_t i;
+    bool ok = sum && sl_schema_spend(c, json_array_size(x)) == SL_OK;
+    if (ok)
+        json_array_foreach(x, i, one) {
+            json_t *both = json_pack("{s:[O,{s:O}]}", "allOf", one, key, y);
+            ok = both && json_array_append_new(sum, both) == 0;
+            if (!ok)
+                break;
+        }
+    if (ok)
+        return sum;
+    json_decref(sum);
+    return NULL;
+}
+
 /* One keyword that both have, with different values. NULL and *conflict: it cannot be said. */
 static json_t *merge_keyword(struct sl_schema *c, const char *key, json_t *x, json_t *y,
                              bool *conflict) {
@@ -310,6 +330,9 @@ static json_t *merge_keyword(struct sl_schema *c, const char *key, json_t *x, js
             return json_incref(y);
         return both_of(c, x, y);
     }
+    if ((strcmp(key, "anyOf") == 0 || strcmp(key, "oneOf") == 0) && json_is_array(x) &&
+        json_is_array(y))
+        return merge_choices(c, key, x, y);
     if (strcmp(key, "uniqueItems") == 0)
         return json_boolean(json_is_true(x) || json_is_true(y));
     *conflict = true;

@@ -113,6 +113,32 @@ enum sl_status sl_schema_check_bounds(struct sl_schema *c, const json_t *s) {
     return SL_OK;
 }
 
+/* of = *out_whole / 10^*out_point, as its shortest decimals say. */
+static bool to_fraction(double of, long long *out_whole, int *out_point) {
+    char text[64];
+    for (int point = 0; point <= 12; point++) {
+        snprintf(text, sizeof text, "%.*f", point, of);
+        if (strtod(text, NULL) != of)
+            continue;
+        char digits[64], *to = digits;
+        for (const char *p = text; *p; p++)
+            if (*p != '.')
+                *to++ = *p;
+        *to = 0;
+        *out_point = point;
+        *out_whole = strlen(digits) < 16 ? strtoll(digits, NULL, 10) : 0;
+        return *out_whole > 0;
+    }
+    return false;
+}
+
+static long long power_of_10(int n) {
+    long long p = 1;
+    while (n-- > 0)
+        p *= 10;
+    return p;
+}
+
 static enum sl_status multiples(struct sl_schema *c, double of, long long lo, bool has_lo,
                                 long long hi, bool has_hi, struct sl_buf *b) {
     if (!(of >= 1) || of != floor(of) || of > 1e12)
@@ -161,8 +187,21 @@ enum sl_status sl_schema_integer(struct sl_schema *c, const json_t *s, struct sl
         return sl_fail(c->err, SL_ERR_INVALID, "no integer lies between %s and %s", min.name,
                        max.name);
     const json_t *of = json_object_get(s, "multipleOf");
-    if (of && json_number_value(of) != 1)
-        return multiples(c, json_number_value(of), lo, min.there, hi, max.there, b);
+    double step_by = of ? json_number_value(of) : 1;
+    long long m;
+    int point;
+    if (step_by != floor(step_by) && to_fraction(step_by, &m, &point)) {
+        /* Whole multiples of m / 10^point. */
+        long long a = m, rest = power_of_10(point);
+        while (rest) {
+            long long r = a % rest;
+            a = rest;
+            rest = r;
+        }
+        step_by = (double)(m / a);
+    }
+    if (step_by != 1)
+        return multiples(c, step_by, lo, min.there, hi, max.there, b);
     integers(b, lo, hi);
     return SL_OK;
 }
@@ -258,15 +297,70 @@ static bool positive(struct sl_buf *b, double lo_d, bool lo_open, double hi_d, b
     return true;
 }
 
+/* Multiples of what is no whole number. */
+static enum sl_status fractions(struct sl_schema *c, double of, const struct bound *min,
+                                const struct bound *max, struct sl_buf *b) {
+    long long m;
+    int point;
+    bool any = false;
+    if (!to_fraction(of, &m, &point))
+        return sl_fail(
+            c->err, SL_ERR_INVALID,
+            "multipleOf must be more than 0, with up to 15 digits, 12 of them behind the "
+            "point");
+    if (m == 1 && !min->there && !max->there) {
+        sl_buf_printf(b, "(int (\".\" [0-9]{1,%d})?)", point);
+        return SL_OK;
+    }
+    long double unit = (long double)m / (long double)power_of_10(point);
+    long double first = -MULTIPLES_MAX, last = MULTIPLES_MAX;
+    if (min->there) {
+        first = ceill(min->at / unit);
+        last = first + 2 * MULTIPLES_MAX;
+    }
+    if (max->there) {
+        long double end = floorl(max->at / unit);
+        if (!min->there)
+            first = end - 2 * MULTIPLES_MAX;
+        last = !min->there || end < last ? end : last;
+    }
+    if (!(fabsl(first) * (long double)m < 1e17L) || !(fabsl(last) * (long double)m < 1e17L))
+        return sl_fail(c->err, SL_ERR_INVALID, "multipleOf: the bounds beside it are out of range");
+    sl_buf_puts(b, "(");
+    for (long long k = (long long)first; k <= (long long)last; k++) {
+        long long n = k * m, scale = power_of_10(point), part = llabs(n % scale);
+        char text[64];
+        int len = snprintf(text, sizeof text, "%s%lld.%0*lld", n < 0 ? "-" : "", llabs(n / scale),
+                           point, part);
+        while (len && text[len - 1] == '0')
+            text[--len] = 0;
+        if (len && text[len - 1] == '.')
+            text[--len] = 0;
+        /* As a reader of the text will compare. */
+        double v = strtod(text, NULL);
+        if ((min->there && (v < (double)min->at || (min->open && v <= (double)min->at))) ||
+            (max->there && (v > (double)max->at || (max->open && v >= (double)max->at))))
+            continue;
+        sl_buf_printf(b, "%s \"%s\"", any ? " |" : "", text);
+        any = true;
+    }
+    sl_buf_puts(b, " )");
+    return any ? SL_OK
+               : sl_fail(c->err, SL_ERR_INVALID, "multipleOf: no multiple lies within the bounds");
+}
+
 enum sl_status sl_schema_number(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
     struct bound min, max;
     enum sl_status status = sl_schema_check_bounds(c, s);
     if (status != SL_OK)
         return status;
-    if (json_object_get(s, "multipleOf"))
-        return sl_schema_integer(c, s, b); /* says what is wrong when it is no whole number */
+    double of = json_number_value(json_object_get(s, "multipleOf"));
+    if (json_object_get(s, "multipleOf") && of == floor(of))
+        return sl_schema_integer(c, s, b);
     narrow(&min, s, "minimum", "exclusiveMinimum", 1);
     narrow(&max, s, "maximum", "exclusiveMaximum", -1);
+    if (json_object_get(s, "multipleOf"))
+        return fractions(c, of, &min, &max, b);
     if (!min.there && !max.there) {
         sl_buf_puts(b, "num");
         return SL_OK;

@@ -382,9 +382,14 @@ static enum sl_status list_members(struct sl_schema *c, json_t *all, const json_
         one->name = key;
         one->required = json_object_get(required, key) != NULL;
         *out_n_required += one->required;
-        if (json_is_false(value) && !one->required)
+        json_t *flat = NULL;
+        status = sl_schema_flatten(c, value, 0, &flat);
+        bool none = json_is_false(flat) && !one->required;
+        json_decref(flat);
+        if (none)
             continue; /* must not be there */
-        status = sl_schema_item(c, value, one->value);
+        if (status == SL_OK)
+            status = sl_schema_item(c, value, one->value);
         ++*out_n;
     }
     return status;

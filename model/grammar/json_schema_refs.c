@@ -76,6 +76,64 @@ enum sl_status sl_schema_check_closed(struct sl_schema *c, const json_t *part) {
                                                              : "unevaluatedProperties");
 }
 
+/* dependentRequired, dependentSchemas and dependencies as parts of an allOf: a property is not
+ * there, or what it brings holds. */
+static enum sl_status add_dependent(struct sl_schema *c, const json_t *s, json_t *parts) {
+    static const char *const keys[] = {"dependentRequired", "dependentSchemas", "dependencies"};
+    const char *name;
+    json_t *value;
+    for (size_t k = 0; k < 3; k++) {
+        const json_t *all = json_object_get(s, keys[k]);
+        if (all && !json_is_object(all))
+            return sl_fail(c->err, SL_ERR_INVALID, "%s must be an object", keys[k]);
+        json_object_foreach((json_t *)all, name, value) {
+            if (k == 0 ? !json_is_array(value) : json_is_array(value) && k == 1)
+                return sl_fail(c->err, SL_ERR_INVALID, "%s: '%.60s' has a value of a wrong type",
+                               keys[k], name);
+            json_t *then =
+                json_is_array(value) ? json_pack("{s:O}", "required", value) : json_incref(value);
+            json_t *part = json_pack("{s:[{s:{s:b}},{s:[{s:[s]},o]}]}", "anyOf", "properties", name,
+                                     0, "allOf", "required", name, then);
+            if (!part || json_array_append_new(parts, part) != 0)
+                return sl_schema_no_memory(c);
+            enum sl_status status = sl_schema_spend(c, 4);
+            if (status != SL_OK)
+                return status;
+        }
+    }
+    return SL_OK;
+}
+
+/* The schema with what depends on properties in its allOf; *out NULL: nothing does. */
+static enum sl_status without_dependent(struct sl_schema *c, const json_t *s, json_t **out) {
+    const json_t *all = json_object_get(s, "allOf");
+    *out = NULL;
+    if (!json_object_get(s, "dependentRequired") && !json_object_get(s, "dependentSchemas") &&
+        !json_object_get(s, "dependencies"))
+        return SL_OK;
+    if (all && !json_is_array(all))
+        return sl_fail(c->err, SL_ERR_INVALID, "allOf must be an array");
+    json_t *sum = NULL, *parts = NULL;
+    enum sl_status status = sl_schema_copy(c, s, &sum);
+    if (status == SL_OK && all)
+        status = sl_schema_copy(c, all, &parts);
+    else if (status == SL_OK && !(parts = json_array()))
+        status = sl_schema_no_memory(c);
+    if (status == SL_OK)
+        status = add_dependent(c, s, parts);
+    if (status == SL_OK && json_object_set(sum, "allOf", parts) != 0)
+        status = sl_schema_no_memory(c);
+    json_decref(parts);
+    json_object_del(sum, "dependentRequired");
+    json_object_del(sum, "dependentSchemas");
+    json_object_del(sum, "dependencies");
+    if (status == SL_OK)
+        *out = sum;
+    else
+        json_decref(sum);
+    return status;
+}
+
 enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t depth,
                                  json_t **out) {
     if (depth > SL_SCHEMA_MAX_DEPTH)
@@ -91,6 +149,15 @@ enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t 
     }
     if (!json_is_object(s))
         return sl_fail(c->err, SL_ERR_INVALID, "a schema must be an object, true or false");
+    json_t *expanded = NULL;
+    status = without_dependent(c, s, &expanded);
+    if (status != SL_OK)
+        return status;
+    if (expanded) {
+        status = sl_schema_flatten(c, expanded, depth + 1, out);
+        json_decref(expanded);
+        return status;
+    }
     const json_t *ref = json_object_get(s, "$ref"), *all = json_object_get(s, "allOf");
     if (!ref && !all) {
         if (!json_object_get(s, "unevaluatedProperties") &&

@@ -90,6 +90,10 @@ export const schemas = {
 };
 
 Object.assign(schemas, {
+  'what depends on another': { type: 'object', properties: { a: int, b: int, c: { type: 'null' } }, dependentRequired: { b: ['a'] }, dependentSchemas: { c: { required: ['b'] } }, additionalProperties: false },
+  'an array that contains': { type: 'array', items: { type: 'integer', minimum: 0, maximum: 9 }, contains: { minimum: 7 }, minContains: 2 },
+  'two lists of alternatives': { allOf: [{ anyOf: [int, short] }, { anyOf: [{ minimum: 3, maximum: 5 }, { type: 'string', pattern: '^[ab]{2}$' }] }] },
+  'halves': { type: 'number', multipleOf: 0.5, minimum: -1, maximum: 3 },
   'a pattern beside a length': { type: 'string', pattern: '^a*b*$', minLength: 2, maxLength: 3 },
   'a format beside a pattern': { type: 'string', format: 'date', pattern: '-0[13]-' },
   'a decimal as Pydantic writes it': { type: 'string', pattern: '^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$', maxLength: 6 },
@@ -105,10 +109,9 @@ Object.assign(schemas, {
 export const refused = [
   ['not', { not: { type: 'string' } }],
   ['if', { if: { type: 'string' }, then: { maxLength: 3 } }],
-  ['dependentRequired', { type: 'object', dependentRequired: { a: ['b'] } }],
-  ['contains', { type: 'array', contains: { type: 'integer' } }],
+  ['maxContains', { type: 'array', contains: { type: 'integer' }, maxContains: 1 }],
   ['uniqueItems', { type: 'array', items: { type: 'integer' }, uniqueItems: true }],
-  ['multipleOf', { type: 'number', multipleOf: 0.1 }],
+  ['multipleOf', { type: 'number', multipleOf: 1e-20 }],
   ['minProperties', { type: 'object', properties: { a: {}, b: {} }, minProperties: 1 }],
   ['oneOf', { oneOf: [{ type: 'integer', minimum: 3 }, { type: 'number' }] }],
   ['pattern', { type: 'string', pattern: '^(?=a)b' }],
