@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_OVERLAPPING 12u /* alternatives of a oneOf */
+
 /* White space is bounded: without that, a model may go on with it for ever. */
 static const char common_rules[] =
     "ws ::= (\" \" | \"\\n\" [ ]{0,32})?\n"
@@ -48,7 +50,7 @@ enum sl_status sl_schema_counts(struct sl_schema *c, const json_t *s, const char
         return sl_fail(c->err, SL_ERR_INVALID, "%s: at most %u is supported", least_key,
                        SL_SCHEMA_MAX_COUNT);
     if (most < least)
-        return sl_fail(c->err, SL_ERR_INVALID, "%s is more than %s", least_key, most_key);
+        return SL_SCHEMA_NOTHING(c, "%s is more than %s", least_key, most_key);
     *out_least = (uint32_t)least;
     *out_most =
         m ? (most < SL_SCHEMA_MAX_COUNT ? (uint32_t)most : SL_SCHEMA_MAX_COUNT) : SL_SCHEMA_NO_MAX;
@@ -81,12 +83,12 @@ enum sl_status sl_schema_item(struct sl_schema *c, const json_t *s, char out[24]
 static enum sl_status put_types(struct sl_schema *c, const json_t *s, unsigned types,
                                 struct sl_buf *b) {
     enum sl_status status = SL_OK;
-    bool any = false;
+    bool any = false, left_out = false;
     for (unsigned t = 1; t <= SL_TYPE_OBJECT && status == SL_OK; t <<= 1) {
         if (!(types & t) || (t == SL_TYPE_INTEGER && (types & SL_TYPE_FRACTION)))
             continue;
+        size_t before = b->len;
         sl_buf_puts(b, any ? " | " : "");
-        any = true;
         switch (t) {
         case SL_TYPE_NULL:
             sl_buf_puts(b, "\"null\"");
@@ -109,7 +111,63 @@ static enum sl_status put_types(struct sl_schema *c, const json_t *s, unsigned t
         default:
             status = sl_schema_put_object(c, s, b);
         }
+        if (status == SL_ERR_INVALID && c->nothing && before <= b->len) {
+            b->len = before; /* of this type there is nothing */
+            left_out = true;
+            status = SL_OK;
+        } else {
+            any = true;
+        }
     }
+    if (status == SL_OK && !any && left_out)
+        return SL_ERR_INVALID; /* the text is there */
+    c->nothing = c->nothing && status != SL_OK;
+    return status;
+}
+
+static enum sl_status put_choices(struct sl_schema *c, const json_t *s, const char *key,
+                                  struct sl_buf *b);
+
+/* oneOf whose alternatives overlap: each with the opposites of the others. */
+static enum sl_status put_exactly_one(struct sl_schema *c, json_t *base, const json_t *choices,
+                                      struct sl_buf *b) {
+    size_t n = json_array_size(choices);
+    json_t *nots = json_array(), *any = json_array();
+    enum sl_status status = nots && any ? SL_OK : sl_schema_no_memory(c);
+    for (size_t i = 0; status == SL_OK && i < n; i++) {
+        json_t *wrong = NULL;
+        status = sl_schema_not(c, json_array_get(choices, i), &wrong);
+        if (status == SL_ERR_INVALID)
+            status = sl_fail(c->err, status,
+                             "oneOf: alternatives that may hold at once, of which %zu has no "
+                             "opposite that can be written; use anyOf, or tell them apart by a "
+                             "required property with const",
+                             i);
+        if (status == SL_OK && json_array_append_new(nots, wrong) != 0)
+            status = sl_schema_no_memory(c);
+    }
+    for (size_t i = 0; status == SL_OK && i < n; i++) {
+        json_t *all = json_array();
+        bool ok = all != NULL;
+        for (size_t k = 0; ok && k < n; k++)
+            ok = json_array_append(all, json_array_get(k == i ? choices : nots, k)) == 0;
+        if (!ok || json_array_append_new(any, json_pack("{s:o}", "allOf", all)) != 0)
+            status = sl_schema_no_memory(c);
+    }
+    if (status == SL_OK && json_object_get(base, "anyOf"))
+        status = sl_fail(c->err, SL_ERR_INVALID,
+                         "oneOf: alternatives that may hold at once are not "
+                         "supported beside anyOf");
+    if (status == SL_OK && (json_object_set(base, "anyOf", any) != 0 ||
+                            json_object_set_new(base, SL_SCHEMA_OPPOSITE, json_true()) != 0))
+        status = sl_schema_no_memory(c);
+    json_decref(nots);
+    json_decref(any);
+    if (status == SL_OK)
+        status = put_choices(c, base, "anyOf", b);
+    if (sl_schema_took_nothing(c, status))
+        return SL_SCHEMA_NOTHING(c, "oneOf: its alternatives overlap, and no values are found that "
+                                    "only one of them takes");
     return status;
 }
 
@@ -121,11 +179,12 @@ static enum sl_status put_choices(struct sl_schema *c, const json_t *s, const ch
     bool one = strcmp(key, "oneOf") == 0;
     if (!json_is_array(choices) || n == 0)
         return sl_fail(c->err, SL_ERR_INVALID, "%s must be an array of schemas", key);
+    size_t start = b->len;
     if (n > 256)
         return sl_fail(c->err, SL_ERR_INVALID, "%s: at most 256 alternatives are supported", key);
     json_t *base = NULL, **flat = calloc(n, sizeof *flat);
     enum sl_status status = flat ? sl_schema_copy(c, s, &base) : sl_schema_no_memory(c);
-    bool any = false;
+    bool any = false, overlap = false;
     if (base)
         json_object_del(base, key);
     for (size_t i = 0; status == SL_OK && i < n; i++) {
@@ -145,24 +204,29 @@ static enum sl_status put_choices(struct sl_schema *c, const json_t *s, const ch
             flat[i] = NULL;
             continue;
         }
-        for (size_t k = 0; one && status == SL_OK && k < i; k++) {
+        for (size_t k = 0; one && status == SL_OK && k < i && !overlap; k++) {
             bool disjoint = true;
             if (!flat[k])
                 continue;
             status = sl_schema_disjoint(c, flat[k], flat[i], 0, &disjoint);
-            if (status == SL_OK && !disjoint)
-                status =
-                    sl_fail(c->err, SL_ERR_INVALID,
-                            "oneOf: alternatives %zu and %zu may hold at once, which is not "
-                            "supported; use anyOf, or tell them apart by a required property with "
-                            "const",
-                            k, i);
+            overlap = status == SL_OK && !disjoint;
+            if (overlap && n > MAX_OVERLAPPING)
+                status = sl_fail(c->err, SL_ERR_INVALID,
+                                 "oneOf: alternatives %zu and %zu may hold at once, which is "
+                                 "supported for up to %u; use anyOf, or tell them apart by a "
+                                 "required property with const",
+                                 k, i, MAX_OVERLAPPING);
         }
+        if (overlap)
+            break;
         if (status == SL_OK)
             status = sl_schema_rule(c, flat[i], &rule);
-        if (status == SL_OK)
+        if (status == SL_OK) {
             sl_buf_printf(b, "%sr%u", any ? " | " : "", rule);
-        any = true;
+            any = true;
+        } else if (sl_schema_took_nothing(c, status)) {
+            status = SL_OK;
+        }
         if (!one) { /* oneOf compares with those before */
             json_decref(flat[i]);
             flat[i] = NULL;
@@ -171,9 +235,15 @@ static enum sl_status put_choices(struct sl_schema *c, const json_t *s, const ch
     for (size_t i = 0; flat && i < n; i++)
         json_decref(flat[i]);
     free(flat);
+    if (status == SL_OK && overlap) {
+        b->len = start;
+        status = put_exactly_one(c, base, choices, b);
+        json_decref(base);
+        return status;
+    }
     json_decref(base);
     if (status == SL_OK && !any)
-        status = sl_fail(c->err, SL_ERR_INVALID, "%s: nothing is allowed by any alternative", key);
+        status = SL_SCHEMA_NOTHING(c, "%s: nothing is allowed by any alternative", key);
     return status;
 }
 
@@ -183,7 +253,7 @@ static enum sl_status put_schema(struct sl_schema *c, const json_t *s, struct sl
         return SL_OK;
     }
     if (json_is_false(s))
-        return sl_fail(c->err, SL_ERR_INVALID, "a schema that is false allows nothing");
+        return SL_SCHEMA_NOTHING(c, "a schema that is false allows nothing");
     enum sl_status status = sl_schema_check_keywords(c, s);
     unsigned types;
     if (status != SL_OK)
@@ -200,8 +270,7 @@ static enum sl_status put_schema(struct sl_schema *c, const json_t *s, struct sl
     if (values)
         status = sl_schema_put_values(c, s, values, types, b);
     else if (!types)
-        status =
-            sl_fail(c->err, SL_ERR_INVALID, "type: no type is left that is allowed everywhere");
+        status = SL_SCHEMA_NOTHING(c, "type: no type is left that is allowed everywhere");
     else if (!json_object_get(s, "type") && sl_schema_implied_types(s) == SL_TYPE_ALL)
         sl_buf_puts(b, "val");
     else
@@ -271,8 +340,10 @@ enum sl_status sl_schema_rule(struct sl_schema *c, const json_t *s, uint32_t *ou
         sl_buf_puts(c->out, "\n");
         if (b.failed)
             status = sl_schema_no_memory(c);
-        *out_rule = rule;
+    } else if (status == SL_ERR_INVALID && c->nothing) {
+        sl_buf_printf(c->out, "r%u ::= \"x\" r%u\n", rule, rule); /* never ends: is dropped */
     }
+    *out_rule = rule;
     sl_buf_release(&b);
     json_decref(flat);
     return status;

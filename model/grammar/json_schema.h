@@ -10,11 +10,12 @@
  *
  * Honoured: type, enum, const, properties, required, additionalProperties, patternProperties,
  * propertyNames, min/maxProperties (where the properties decide), items, prefixItems,
- * additionalItems, min/maxItems, uniqueItems (of few values), unevaluatedProperties and -Items,
- * min/maxLength, pattern (json_schema_pattern.c), format (json_schema_format.c), minimum, maximum,
- * exclusive*, multipleOf, $ref within the schema (recursion too), $defs, definitions, allOf, anyOf,
- * oneOf whose alternatives exclude each other, boolean schemas. Any other keyword of the standard
- * is an error that names it; what the standard does not know, and annotations, are ignored. */
+ * additionalItems, min/maxItems, contains, uniqueItems (of few values), unevaluatedProperties and
+ * -Items, min/maxLength, pattern (json_schema_pattern.c), format (json_schema_format.c), minimum,
+ * maximum, exclusive*, multipleOf, dependent*, $ref within the schema (recursion too), $defs,
+ * definitions, allOf, anyOf, oneOf, not and if (as far as json_schema_not.c knows opposites),
+ * boolean schemas. Any other keyword of the standard is an error that names it; what the standard
+ * does not know, and annotations, are ignored. */
 #ifndef SL_MODEL_JSON_SCHEMA_H
 #define SL_MODEL_JSON_SCHEMA_H
 

@@ -114,7 +114,7 @@ static enum sl_status put_unique(struct sl_schema *c, const json_t *item, uint32
     if (!list) {
         status = sl_schema_no_memory(c);
     } else if (least > n) {
-        status = sl_fail(c->err, SL_ERR_INVALID, "minItems is more than the different items");
+        status = SL_SCHEMA_NOTHING(c, "minItems is more than the different items");
     } else if (n && (sets || (uint64_t)n * most < MAX_ORDER)) {
         uint32_t base = c->n_rules;
         json_object_foreach(texts, key, unused) list[i++] = key;
@@ -202,7 +202,7 @@ enum sl_status sl_schema_put_array(struct sl_schema *c, const json_t *s, struct 
         n_prefix = most;
     bool closed = json_is_false(rest);
     if (closed && least > n_prefix)
-        return sl_fail(c->err, SL_ERR_INVALID, "minItems is more than the items there may be");
+        return SL_SCHEMA_NOTHING(c, "minItems is more than the items there may be");
     sl_buf_puts(b, "\"[\" ws");
     char item[24];
     uint32_t n_open = 0;

@@ -384,8 +384,7 @@ static enum sl_status put_automaton(struct sl_schema *c, struct sl_rx *x, uint32
     struct sl_rx_range *r = NULL;
     enum sl_status status = dfa_build(&d, x, a);
     if (status == SL_OK && !d.live[0])
-        status = sl_fail(c->err, SL_ERR_INVALID,
-                         "pattern: no string is allowed by all that is said about it");
+        status = SL_SCHEMA_NOTHING(c, "pattern: no string is allowed by all that is said about it");
     if (status == SL_OK) {
         rules = malloc(d.n_states * sizeof *rules);
         r = malloc((d.n_intervals + 1) * sizeof *r);
@@ -412,8 +411,7 @@ enum sl_status sl_rx_put(struct sl_schema *c, struct sl_rx *x, uint32_t a, struc
     if (x->status != SL_OK)
         return x->status;
     if (a == SL_RX_NONE)
-        return sl_fail(c->err, SL_ERR_INVALID,
-                       "pattern: no string is allowed by all that is said about it");
+        return SL_SCHEMA_NOTHING(c, "pattern: no string is allowed by all that is said about it");
     if (!x->nodes[a].direct)
         return put_automaton(c, x, a, b);
     enum sl_status status = put_direct(c, x, a, 0, b);

@@ -25,11 +25,30 @@ struct sl_schema {
     uint32_t n_rules, depth;
     size_t work;
     uint64_t steps;
-    bool strict; /* what cannot be promised is an error */
-    bool open;   /* what a schema does not say is allowed */
-    bool raw;    /* strings are written as they are, not as JSON */
+    bool strict;  /* what cannot be promised is an error */
+    bool open;    /* what a schema does not say is allowed */
+    bool nothing; /* the error is that a schema allows no value */
+    bool raw;     /* strings are written as they are, not as JSON */
     struct sl_err *err;
 };
+
+/* Keywords of our own, in schemas that were put together here. Arrays of values of enum and of
+ * patterns that a string must not have; that a part is an opposite, so that what it names is not
+ * evaluated in the sense of unevaluatedProperties. */
+#define SL_SCHEMA_NOT_ENUM    "\001not-enum"
+#define SL_SCHEMA_NOT_PATTERN "\001not-pattern"
+#define SL_SCHEMA_OPPOSITE    "\001opposite"
+
+/* SL_ERR_INVALID because no value is allowed: an alternative, an optional property may do without.
+ */
+#define SL_SCHEMA_NOTHING(c, ...)                                                                  \
+    ((c)->nothing = true, sl_fail((c)->err, SL_ERR_INVALID, __VA_ARGS__))
+/* Was it that? Then it is settled, and may be left out. */
+static inline bool sl_schema_took_nothing(struct sl_schema *c, enum sl_status status) {
+    bool was = status == SL_ERR_INVALID && c->nothing;
+    c->nothing = c->nothing && !was;
+    return was;
+}
 
 /* A literal in a grammar. */
 void sl_schema_literal(struct sl_buf *b, const char *bytes, size_t len);
@@ -111,6 +130,12 @@ const json_t *sl_schema_values(const json_t *s, json_t **out_new);
 /* A schema without $ref and allOf that takes what s takes; new reference. */
 enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t depth,
                                  json_t **out) SL_MUST_CHECK;
+
+/* What a $ref refers to; NULL: it is not in the schema. Borrowed. */
+const json_t *sl_schema_find(const struct sl_schema *c, const char *ref);
+
+/* json_schema_not.c: a schema of values that s does not take, though not of all; new reference. */
+enum sl_status sl_schema_not(struct sl_schema *c, const json_t *s, json_t **out) SL_MUST_CHECK;
 
 /* SL_ERR_INVALID: the part, flattened, has unevaluatedProperties or unevaluatedItems that could not
  * be resolved in it; merged into another schema they would see what that one has. */

@@ -6,9 +6,8 @@
 #include <string.h>
 
 enum sl_status sl_schema_check_keywords(struct sl_schema *c, const json_t *s) {
-    static const char *const no[] = {
-        "not",         "if",           "then", "else", "unevaluatedItems", "unevaluatedProperties",
-        "$dynamicRef", "$recursiveRef"};
+    static const char *const no[] = {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef",
+                                     "$recursiveRef"};
     for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
         const json_t *v = json_object_get(s, no[i]);
         /* Settled with each alternative, see json_schema_refs.c. */

@@ -319,7 +319,8 @@ static json_t *merge_keyword(struct sl_schema *c, const char *key, json_t *x, js
     if (strcmp(key, "items") == 0 || strcmp(key, "propertyNames") == 0 ||
         strcmp(key, "additionalItems") == 0)
         return both_of(c, x, y);
-    if (strcmp(key, "pattern") == 0 || strcmp(key, "format") == 0)
+    if (strcmp(key, "pattern") == 0 || strcmp(key, "format") == 0 ||
+        strcmp(key, SL_SCHEMA_NOT_ENUM) == 0 || strcmp(key, SL_SCHEMA_NOT_PATTERN) == 0)
         return merge_lists(c, x, y);
     if (strcmp(key, "patternProperties") == 0 && json_is_object(x) && json_is_object(y))
         return merge_named(c, x, y);

@@ -157,7 +157,7 @@ static enum sl_status multiples(struct sl_schema *c, double of, long long lo, bo
             first = last - 2 * MULTIPLES_MAX;
     }
     if (first > last)
-        return sl_fail(c->err, SL_ERR_INVALID, "multipleOf: no multiple lies within the bounds");
+        return SL_SCHEMA_NOTHING(c, "multipleOf: no multiple lies within the bounds");
     sl_buf_puts(b, "(");
     for (long long k = first; k <= last; k++)
         sl_buf_printf(b, "%s \"%lld\"", k > first ? " |" : "", k * m);
@@ -184,8 +184,7 @@ enum sl_status sl_schema_integer(struct sl_schema *c, const json_t *s, struct sl
     if (!min.there && lo > hi)
         lo = -INT_MOST;
     if (lo > hi)
-        return sl_fail(c->err, SL_ERR_INVALID, "no integer lies between %s and %s", min.name,
-                       max.name);
+        return SL_SCHEMA_NOTHING(c, "no integer lies between %s and %s", min.name, max.name);
     const json_t *of = json_object_get(s, "multipleOf");
     double step_by = of ? json_number_value(of) : 1;
     long long m;
@@ -345,8 +344,7 @@ static enum sl_status fractions(struct sl_schema *c, double of, const struct bou
         any = true;
     }
     sl_buf_puts(b, " )");
-    return any ? SL_OK
-               : sl_fail(c->err, SL_ERR_INVALID, "multipleOf: no multiple lies within the bounds");
+    return any ? SL_OK : SL_SCHEMA_NOTHING(c, "multipleOf: no multiple lies within the bounds");
 }
 
 enum sl_status sl_schema_number(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
@@ -404,6 +402,6 @@ enum sl_status sl_schema_number(struct sl_schema *c, const json_t *s, struct sl_
                        "point",
                        name);
     if (!any)
-        return sl_fail(c->err, SL_ERR_INVALID, "%s: no number lies within the bounds", name);
+        return SL_SCHEMA_NOTHING(c, "%s: no number lies within the bounds", name);
     return SL_OK;
 }

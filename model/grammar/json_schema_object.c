@@ -314,10 +314,11 @@ static enum sl_status read_members(struct sl_schema *c, const json_t *s, struct 
             status =
                 json_object_set_new(all, key, json_true()) == 0 ? SL_OK : sl_schema_no_memory(c);
         else if (json_is_false(extra))
-            status = sl_fail(c->err, SL_ERR_INVALID,
-                             "required: '%.60s' is not in properties, and additionalProperties is "
-                             "false",
-                             key);
+            status = SL_SCHEMA_NOTHING(
+                c,
+                "required: '%.60s' is not in properties, and additionalProperties is "
+                "false",
+                key);
         else if (json_object_set(all, key, json_is_object(extra) ? (json_t *)extra : json_true()) !=
                  0)
             status = sl_schema_no_memory(c);
@@ -390,6 +391,10 @@ static enum sl_status list_members(struct sl_schema *c, json_t *all, const json_
             continue; /* must not be there */
         if (status == SL_OK)
             status = sl_schema_item(c, value, one->value);
+        if (!one->required && sl_schema_took_nothing(c, status)) {
+            status = SL_OK;
+            continue;
+        }
         ++*out_n;
     }
     return status;

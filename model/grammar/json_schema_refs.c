@@ -52,6 +52,10 @@ static enum sl_status close_unevaluated(struct sl_schema *c, json_t *s) {
     int failed = 0;
     if (!props && !rest)
         return SL_OK;
+    if (json_object_get(s, SL_SCHEMA_OPPOSITE))
+        return sl_fail(c->err, SL_ERR_INVALID,
+                       "%s: not supported beside not, if or a oneOf that overlaps",
+                       props ? "unevaluatedProperties" : "unevaluatedItems");
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         if (json_object_get(s, later[i]))
             return SL_OK;
@@ -92,8 +96,8 @@ static enum sl_status add_dependent(struct sl_schema *c, const json_t *s, json_t
                                keys[k], name);
             json_t *then =
                 json_is_array(value) ? json_pack("{s:O}", "required", value) : json_incref(value);
-            json_t *part = json_pack("{s:[{s:{s:b}},{s:[{s:[s]},o]}]}", "anyOf", "properties", name,
-                                     0, "allOf", "required", name, then);
+            json_t *part = json_pack("{s:[{s:{s:b}},{s:[{s:s,s:[s]},o]}]}", "anyOf", "properties",
+                                     name, 0, "allOf", "type", "object", "required", name, then);
             if (!part || json_array_append_new(parts, part) != 0)
                 return sl_schema_no_memory(c);
             enum sl_status status = sl_schema_spend(c, 4);
@@ -104,12 +108,46 @@ static enum sl_status add_dependent(struct sl_schema *c, const json_t *s, json_t
     return SL_OK;
 }
 
-/* The schema with what depends on properties in its allOf; *out NULL: nothing does. */
-static enum sl_status without_dependent(struct sl_schema *c, const json_t *s, json_t **out) {
+/* not, and if with then and else, as parts: what a condition brings, or its opposite. */
+static enum sl_status add_conditions(struct sl_schema *c, const json_t *s, json_t *parts) {
+    json_t *no = json_object_get(s, "not"), *cond = json_object_get(s, "if"), *opposite = NULL;
+    json_t *then = json_object_get(s, "then"), *other = json_object_get(s, "else");
+    enum sl_status status = SL_OK;
+    if (no) {
+        status = sl_schema_not(c, no, &opposite);
+        if (status == SL_OK && json_array_append_new(parts, opposite) != 0)
+            status = sl_schema_no_memory(c);
+    }
+    if (status != SL_OK || !cond || (!then && !other))
+        return status;
+    status = sl_schema_not(c, cond, &opposite);
+    if (status == SL_OK) {
+        json_t *yes = json_pack("{s:[O]}", "allOf", cond), *all = json_object_get(yes, "allOf");
+        json_t *wrong = json_pack("{s:[o]}", "allOf", opposite);
+        int failed = !yes || !wrong;
+        failed = failed || (then && json_array_append(all, then) != 0);
+        failed =
+            failed || (other && json_array_append(json_object_get(wrong, "allOf"), other) != 0);
+        json_t *part = failed ? NULL : json_pack("{s:[O,O]}", "anyOf", yes, wrong);
+        json_decref(yes);
+        json_decref(wrong);
+        if (!part || json_array_append_new(parts, part) != 0)
+            status = sl_schema_no_memory(c);
+    }
+    return status;
+}
+
+/* The schema with what depends on properties or conditions in its allOf; *out NULL: nothing does.
+ */
+static enum sl_status expand(struct sl_schema *c, const json_t *s, json_t **out) {
+    static const char *const keys[] = {
+        "not", "if", "dependentRequired", "dependentSchemas", "dependencies", "then", "else"};
     const json_t *all = json_object_get(s, "allOf");
+    bool any = false;
     *out = NULL;
-    if (!json_object_get(s, "dependentRequired") && !json_object_get(s, "dependentSchemas") &&
-        !json_object_get(s, "dependencies"))
+    for (size_t i = 0; i < 7; i++)
+        any = any || json_object_get(s, keys[i]);
+    if (!any)
         return SL_OK;
     if (all && !json_is_array(all))
         return sl_fail(c->err, SL_ERR_INVALID, "allOf must be an array");
@@ -121,17 +159,25 @@ static enum sl_status without_dependent(struct sl_schema *c, const json_t *s, js
         status = sl_schema_no_memory(c);
     if (status == SL_OK)
         status = add_dependent(c, s, parts);
+    if (status == SL_OK)
+        status = add_conditions(c, s, parts);
     if (status == SL_OK && json_object_set(sum, "allOf", parts) != 0)
         status = sl_schema_no_memory(c);
+    if (status == SL_OK && (json_object_get(s, "not") || json_object_get(s, "if")) &&
+        json_object_set_new(sum, SL_SCHEMA_OPPOSITE, json_true()) != 0)
+        status = sl_schema_no_memory(c);
     json_decref(parts);
-    json_object_del(sum, "dependentRequired");
-    json_object_del(sum, "dependentSchemas");
-    json_object_del(sum, "dependencies");
+    for (size_t i = 0; i < 7; i++)
+        json_object_del(sum, keys[i]);
     if (status == SL_OK)
         *out = sum;
     else
         json_decref(sum);
     return status;
+}
+
+const json_t *sl_schema_find(const struct sl_schema *c, const char *ref) {
+    return find(c->root, ref);
 }
 
 enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t depth,
@@ -150,7 +196,7 @@ enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t 
     if (!json_is_object(s))
         return sl_fail(c->err, SL_ERR_INVALID, "a schema must be an object, true or false");
     json_t *expanded = NULL;
-    status = without_dependent(c, s, &expanded);
+    status = expand(c, s, &expanded);
     if (status != SL_OK)
         return status;
     if (expanded) {

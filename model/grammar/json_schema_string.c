@@ -32,6 +32,30 @@ static enum sl_status add_all(struct sl_schema *c, const json_t *s, const char *
     return SL_OK;
 }
 
+/* What json_schema_not.c has excluded. */
+static enum sl_status keep_out(struct sl_schema *c, const json_t *s, struct sl_rx *x,
+                               uint32_t *set) {
+    const json_t *lists = json_object_get(s, SL_SCHEMA_NOT_ENUM);
+    const json_t *patterns = json_object_get(s, SL_SCHEMA_NOT_PATTERN);
+    uint32_t out = SL_RX_NONE;
+    enum sl_status status = SL_OK;
+    for (size_t i = 0; i < json_array_size(lists); i++)
+        for (size_t k = 0; status == SL_OK && k < json_array_size(json_array_get(lists, i)); k++) {
+            const char *text = json_string_value(json_array_get(json_array_get(lists, i), k));
+            if (text)
+                out = sl_rx_alt(x, out, sl_rx_text(x, text));
+            status = sl_schema_spend(c, 1);
+        }
+    for (size_t i = 0; status == SL_OK && i < json_array_size(patterns); i++) {
+        const char *text = json_string_value(json_array_get(patterns, i));
+        if (text)
+            out = sl_rx_alt(x, out, sl_rx_pattern(x, text, strlen(text)));
+        status = sl_schema_spend(c, 1);
+    }
+    *set = sl_rx_and(x, *set, sl_rx_not(x, out));
+    return status == SL_OK ? x->status : status;
+}
+
 enum sl_status sl_schema_strings(struct sl_schema *c, const json_t *s, struct sl_rx *x,
                                  uint32_t *out_set) {
     uint32_t least, most, set = SL_RX_ANY;
@@ -40,6 +64,8 @@ enum sl_status sl_schema_strings(struct sl_schema *c, const json_t *s, struct sl
         status = add_all(c, s, "pattern", x, &set);
     if (status == SL_OK)
         status = add_all(c, s, "format", x, &set);
+    if (status == SL_OK)
+        status = keep_out(c, s, x, &set);
     if (status != SL_OK)
         return status;
     const struct sl_rx_node *n = &x->nodes[set];

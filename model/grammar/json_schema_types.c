@@ -57,8 +57,12 @@ const json_t *sl_schema_values(const json_t *s, json_t **out_new) {
     const json_t *v = json_object_get(s, "const");
     *out_new = NULL;
     if (v) {
+        const json_t *list = json_object_get(s, "enum"), *one;
+        bool listed = !json_is_array(list);
+        size_t i;
+        json_array_foreach((json_t *)list, i, one) listed = listed || json_equal(one, v);
         *out_new = json_array();
-        if (*out_new && json_array_append(*out_new, (json_t *)v) != 0) {
+        if (*out_new && listed && json_array_append(*out_new, (json_t *)v) != 0) {
             json_decref(*out_new);
             *out_new = NULL;
         }

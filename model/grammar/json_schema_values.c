@@ -118,7 +118,6 @@ enum sl_status sl_schema_put_values(struct sl_schema *c, const json_t *s, const 
     }
     sl_rx_release(&x);
     if (status == SL_OK && !any)
-        return sl_fail(c->err, SL_ERR_INVALID,
-                       "enum: no value is allowed by what stands beside it");
+        return SL_SCHEMA_NOTHING(c, "enum: no value is allowed by what stands beside it");
     return status;
 }

@@ -90,6 +90,12 @@ export const schemas = {
 };
 
 Object.assign(schemas, {
+  'not a type': { not: { type: ['object', 'array', 'number', 'string'] } },
+  'not a value': { type: 'string', not: { enum: ['a', 'ab'] }, maxLength: 3, minLength: 1 },
+  'not a property': { type: 'object', properties: { a: int, b: int }, not: { required: ['a'] }, additionalProperties: false },
+  'a condition': { type: 'object', properties: { kind: { enum: ['x', 'y'] }, n: { type: 'integer', minimum: 0, maximum: 9 } }, required: ['kind', 'n'], if: { properties: { kind: { const: 'x' } } }, then: { properties: { n: { maximum: 3 } } }, else: { properties: { n: { minimum: 7 } } } },
+  'oneOf that overlaps': { oneOf: [{ type: 'integer', minimum: 3, maximum: 8 }, { type: 'integer', maximum: 5, minimum: 0 }] },
+  'oneOf by numbers': { oneOf: [{ type: 'integer', minimum: 3 }, { type: 'number' }] },
   'what depends on another': { type: 'object', properties: { a: int, b: int, c: { type: 'null' } }, dependentRequired: { b: ['a'] }, dependentSchemas: { c: { required: ['b'] } }, additionalProperties: false },
   'an array that contains': { type: 'array', items: { type: 'integer', minimum: 0, maximum: 9 }, contains: { minimum: 7 }, minContains: 2 },
   'two lists of alternatives': { allOf: [{ anyOf: [int, short] }, { anyOf: [{ minimum: 3, maximum: 5 }, { type: 'string', pattern: '^[ab]{2}$' }] }] },
@@ -107,13 +113,12 @@ Object.assign(schemas, {
 });
 
 export const refused = [
-  ['not', { not: { type: 'string' } }],
-  ['if', { if: { type: 'string' }, then: { maxLength: 3 } }],
+  ['unevaluatedProperties', { type: 'object', not: { required: ['a'] }, unevaluatedProperties: false }],
   ['maxContains', { type: 'array', contains: { type: 'integer' }, maxContains: 1 }],
   ['uniqueItems', { type: 'array', items: { type: 'integer' }, uniqueItems: true }],
   ['multipleOf', { type: 'number', multipleOf: 1e-20 }],
   ['minProperties', { type: 'object', properties: { a: {}, b: {} }, minProperties: 1 }],
-  ['oneOf', { oneOf: [{ type: 'integer', minimum: 3 }, { type: 'number' }] }],
+  ['oneOf', { oneOf: [{ type: 'integer' }, { type: 'number' }] }],
   ['pattern', { type: 'string', pattern: '^(?=a)b' }],
   ['pattern', { type: 'string', pattern: '(a)\\1' }],
   ['pattern', { type: 'string', pattern: 'a{' }],

@@ -192,7 +192,7 @@ const refused = [
   ['tool_choice', { tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [named('other')] } } }, "'other'"],
   ['parallel_tool_calls', { parallel_tool_calls: 'no' }, 'true or false'],
   ['grammar', { grammar: 'root ::= "a"' }, 'tools'],
-  ['tools', { tools: [{ type: 'function', function: { name: 'f', strict: true, parameters: { type: 'object', not: {} } } }] }, "'f': not"],
+  ['tools', { tools: [{ type: 'function', function: { name: 'f', strict: true, parameters: { type: 'object', $dynamicRef: '#a' } } }] }, "'f': $dynamicRef"],
   ['ignore_eos', { tool_choice: 'required', ignore_eos: true }, 'tools'],
 ];
 for (const [param, extra, says] of refused)

@@ -181,7 +181,7 @@ static void test_refuses(void **state) {
         {"{\"type\":\"string\",\"pattern\":\"[b-a]\"}", "pattern"},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "oneOf"},
         {"{\"anyOf\":[]}", "anyOf"},
-        {"{\"anyOf\":[{\"pattern\":\"^a\"}],\"pattern\":\"^b\",\"type\":\"string\"}", "pattern"},
+        {"{\"anyOf\":[{\"pattern\":\"^a\"}],\"pattern\":\"^b\",\"type\":\"string\"}", "anyOf"},
         {"{\"anyOf\":[{\"allOf\":[{\"anyOf\":[{\"properties\":{\"a\":{}}}],"
          "\"unevaluatedProperties\":false}]}]}",
          "unevaluatedProperties"},

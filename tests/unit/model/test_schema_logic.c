@@ -123,6 +123,53 @@ static void test_choices(void **state) {
     CHECK(cases);
 }
 
+static void test_opposites(void **state) {
+    (void)state;
+    static const struct example cases[] = {
+        {"{\"not\":{\"type\":[\"string\",\"array\"]}}", {"1", "null", "{}"}, {"\"a\"", "[]"}, true},
+        {"{\"type\":[\"string\",\"integer\",\"boolean\"],\"not\":{\"enum\":[\"a\",3,7,true]}}",
+         {"\"b\"", "\"\"", "2", "5", "8", "false"},
+         {"\"a\"", "3", "7", "true"},
+         true},
+        {"{\"type\":\"string\",\"not\":{\"pattern\":\"^a\"},\"maxLength\":2}",
+         {"\"\"", "\"b\"", "\"ba\""},
+         {"\"a\"", "\"ab\"", "\"bab\""},
+         false},
+        {"{\"not\":{\"not\":{\"type\":\"null\"}}}", {"null"}, {"1"}, false},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}},\"not\":{\"required\":[\"a\","
+         "\"b\"]}}",
+         {"{}", "{\"a\":1}", "{\"b\":1}"},
+         {"{\"a\":1,\"b\":1}"},
+         false},
+        {"{\"type\":\"array\",\"not\":{\"contains\":{\"type\":\"null\"}}}",
+         {"[]", "[1]"},
+         {"[null]", "[1,null]"},
+         true},
+        {"{\"type\":\"integer\",\"if\":{\"minimum\":5},\"then\":{\"maximum\":7},\"else\":{"
+         "\"minimum\":2}}",
+         {"2", "4", "5", "7"},
+         {"1", "8"},
+         false},
+        {"{\"type\":\"integer\",\"if\":{\"minimum\":5}}", {"1", "8"}, {"null"}, false},
+        {"{\"oneOf\":[{\"type\":\"integer\",\"minimum\":2},{\"type\":\"integer\",\"maximum\":4},"
+         "{\"type\":\"null\"}]}",
+         {"1", "5", "null"},
+         {"2", "4"},
+         false},
+        /* An alternative of which nothing is left, an optional property that cannot be. */
+        {"{\"anyOf\":[{\"type\":\"integer\",\"minimum\":5,\"maximum\":4},{\"type\":\"null\"}]}",
+         {"null"},
+         {"5", "4"},
+         false},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"not\":{}},\"b\":{}}}",
+         {"{}", "{\"b\":1}"},
+         {"{\"a\":1}"},
+         false},
+        {"{\"const\":1,\"enum\":[1,2]}", {"1"}, {"2"}, false},
+    };
+    CHECK(cases);
+}
+
 static void test_multiples(void **state) {
     (void)state;
     static const struct example cases[] = {
@@ -149,6 +196,13 @@ static void test_refused(void **state) {
         struct example e;
         const char *word;
     } cases[] = {
+        {{.schema = "{\"const\":1,\"enum\":[2]}"}, "enum"},
+        {{.schema = "{\"not\":{}}"}, "nothing"},
+        {{.schema =
+              "{\"$defs\":{\"a\":{\"not\":{\"$ref\":\"#/$defs/a\"}}},\"$ref\":\"#/$defs/a\"}"},
+         ""},
+        {{.schema = "{\"not\":{\"required\":[\"a\"]},\"unevaluatedProperties\":false}"},
+         "unevaluatedProperties"},
         {{.schema = "{\"dependentRequired\":[]}"}, "dependentRequired"},
         {{.schema = "{\"dependentSchemas\":{\"a\":[]}}"}, "dependentSchemas"},
         {{.schema = "{\"dependentRequired\":{\"a\":{}}}"}, "dependentRequired"},
@@ -158,7 +212,8 @@ static void test_refused(void **state) {
         {{.schema = "{\"type\":\"number\",\"multipleOf\":-0.5}"}, "multipleOf"},
         {{.schema = "{\"type\":\"number\",\"multipleOf\":0.3,\"minimum\":0.4,\"maximum\":0.5}"},
          "multipleOf"},
-        {{.schema = "{\"patternProperties\":{\"a\":{}},\"allOf\":[{\"additionalProperties\":false}]}"},
+        {{.schema =
+              "{\"patternProperties\":{\"a\":{}},\"allOf\":[{\"additionalProperties\":false}]}"},
          "patternProperties"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -172,8 +227,8 @@ static void test_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dependent), cmocka_unit_test(test_contains),
-        cmocka_unit_test(test_choices),   cmocka_unit_test(test_multiples),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_choices),   cmocka_unit_test(test_opposites),
+        cmocka_unit_test(test_multiples), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
