@@ -46,9 +46,9 @@ static enum sl_status add_numbers(struct wrongs *w, const json_t *values) {
         qsort(sorted, n, sizeof *sorted, by_number);
     enum sl_status status = SL_OK;
     for (i = 0; status == SL_OK && i <= n; i++) {
-        json_t *one = json_pack("{s:s,s:O*,s:O*}", "type", "number", "exclusiveMinimum",
-                                i ? sorted[i - 1] : NULL, "exclusiveMaximum",
-                                i < n ? sorted[i] : NULL);
+        json_t *one =
+            json_pack("{s:s,s:O*,s:O*}", "type", "number", "exclusiveMinimum",
+                      i ? sorted[i - 1] : NULL, "exclusiveMaximum", i < n ? sorted[i] : NULL);
         status = add(w, one);
     }
     return status;
@@ -119,10 +119,9 @@ static enum sl_status add_bounds(struct wrongs *w, const json_t *s) {
         const json_t *b = json_object_get(s, bounds[i].bound);
         const json_t *o = json_object_get(s, bounds[i].open);
         if (json_is_number(b)) /* true: draft 4 */
-            status = add(w, json_pack("{s:s,s:O}", "type", "number",
-                                      json_is_true(o) ? bounds[i].opposite
-                                                      : bounds[i].open_opposite,
-                                      b));
+            status = add(
+                w, json_pack("{s:s,s:O}", "type", "number",
+                             json_is_true(o) ? bounds[i].opposite : bounds[i].open_opposite, b));
         if (status == SL_OK && json_is_number(o))
             status = add(w, json_pack("{s:s,s:O}", "type", "number", bounds[i].opposite, o));
     }
@@ -236,7 +235,8 @@ static enum sl_status negate(struct sl_schema *c, const json_t *s, uint32_t dept
     if (status == SL_OK && json_object_get(s, "enum"))
         status = add_others(&w, json_object_get(s, "enum"));
     if (status == SL_OK && json_is_string(pattern))
-        status = add(&w, json_pack("{s:s,s:[O]}", "type", "string", SL_SCHEMA_NOT_PATTERN, pattern));
+        status =
+            add(&w, json_pack("{s:s,s:[O]}", "type", "string", SL_SCHEMA_NOT_PATTERN, pattern));
     if (status == SL_OK)
         status = add_counts(&w, s);
     if (status == SL_OK)
