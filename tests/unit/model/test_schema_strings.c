@@ -263,8 +263,7 @@ static void test_bounds(void **state) {
         "{\"type\":\"string\",\"pattern\":\"^(?!(a?){16000}b).*$\"}",
         "{\"type\":\"string\",\"pattern\":\"a{9000}\",\"maxLength\":16000}",
         "{\"type\":\"string\",\"pattern\":\"^((a{0,99}){0,99}){0,99}$\",\"minLength\":9000}",
-        "{\"type\":\"object\",\"patternProperties\":{\"a.{14}b\":{},\"b.{14}c\":{},\"c.{14}d\":{}}"
-        "}",
+        "{\"type\":\"object\",\"patternProperties\":{\"a.{14}b\":{},\"b.{14}c\":{}}}",
     };
     for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
         struct sl_err err = {""};
