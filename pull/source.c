@@ -90,7 +90,8 @@ static enum sl_status parse_url(const char *text, struct sl_pull_source *out, st
     size_t n = 0;
     for (const char *c = last; c < path + n_path && n + 1 < sizeof out->url_name; n++) {
         bool coded = c[0] == '%' && isxdigit((unsigned char)c[1]) && isxdigit((unsigned char)c[2]);
-        out->url_name[n] = coded ? (char)(hex_digit(c[1]) << 4 | hex_digit(c[2])) : c[0];
+        unsigned value = coded ? (unsigned)hex_digit(c[1]) << 4 | (unsigned)hex_digit(c[2]) : 0;
+        out->url_name[n] = coded ? (char)value : c[0];
         if (!out->url_name[n])
             out->url_name[n] = '/'; /* an encoded zero is refused with the rest */
         c += coded ? 3 : 1;

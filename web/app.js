@@ -35,7 +35,7 @@ async function look() {
         $('model').textContent = data[0].id;
         $('model').title = data[0].id;
         document.title = `${data[0].id} – Sluice`;
-        $('hello-text').textContent = `You talk to ${data[0].id}, on this machine alone.`;
+        $('hello-text').textContent = `Chat with ${data[0].id}. What you write goes to this server and nowhere else.`;
       }
     } else if (h.status === 'loading model') {
       show('loading', `loading ${Math.round(100 * (h.progress || 0))} %`);

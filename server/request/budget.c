@@ -6,7 +6,7 @@
 /* An answer that has not opened its reasoning within so many tokens has none. */
 #define MAX_BEFORE 8u
 
-static void go_to(struct sl_budgeted *c, int state) {
+static void go_to(struct sl_budgeted *c, enum sl_budget_state state) {
     c->state = state;
     c->n_tokens = c->n_forced = c->n_tail = 0;
 }

@@ -19,12 +19,14 @@ struct sl_reasoning_budget {
     const struct sl_tokenizer *tok;
 };
 
+enum sl_budget_state { SL_BUDGET_BEFORE, SL_BUDGET_INSIDE, SL_BUDGET_CLOSING, SL_BUDGET_BEHIND };
+
 /* A choice's constraint. */
 struct sl_budgeted {
     struct sl_constraint base; /* first: the engine's pointer is ours */
     const struct sl_reasoning_budget *budget;
     struct sl_constraint *inner; /* the form of the answer; NULL = none */
-    enum { SL_BUDGET_BEFORE, SL_BUDGET_INSIDE, SL_BUDGET_CLOSING, SL_BUDGET_BEHIND } state;
+    enum sl_budget_state state;
     uint32_t n_tokens; /* in this state */
     uint32_t n_forced; /* tokens of the closing marker so far */
     char tail[SL_BUDGET_TAIL_BYTES];
