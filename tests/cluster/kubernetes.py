@@ -26,6 +26,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FILES = ["leaderworkerset.yaml", "statefulset.yaml"]
 DEMO = os.environ.get("SLUICE_TEST_MODEL", os.path.join(ROOT, "demo", "demo.gguf"))
 INSIDE = "SLUICE_TEST_INSIDE"
+SKIP = "# SKIP "
 
 
 def template(document):
@@ -49,9 +50,18 @@ def pods(documents):
     return sorted(out, key=lambda p: p[1]["args"][0] != "serve")
 
 
+class Unable(Exception):
+    """This machine has no such networks."""
+
+
+def set_up(*command):
+    p = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if p.returncode:
+        raise Unable(f"{' '.join(command)}: {p.stdout.strip()[:200]}")
+
+
 def ip(*args, inside=None):
-    enter = ["nsenter", "-t", str(inside), "-n"] if inside else []
-    subprocess.run([*enter, "ip", *args], check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    set_up(*(["nsenter", "-t", str(inside), "-n"] if inside else []), "ip", *args)
 
 
 def ask(url, body=None):
@@ -91,7 +101,7 @@ def one(sluice, file, folder):
     hosts, children, holders = os.path.join(folder, "hosts"), [], []
     with open(hosts, "w") as f:
         f.write("127.0.0.1 localhost\n" + "".join(f"10.9.0.{i + 2} {name}\n" for i, (name, _, _) in enumerate(found)))
-    subprocess.run(["mount", "--bind", hosts, "/etc/hosts"], check=True)
+    set_up("mount", "--bind", hosts, "/etc/hosts")
     try:
         for i, (name, container, variables) in enumerate(found):
             holder = subprocess.Popen(["unshare", "-n", "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE)
@@ -147,6 +157,8 @@ def main():
         with tempfile.TemporaryDirectory(prefix="sluice-pods-") as folder:
             try:
                 wrong = one(sluice, os.environ[INSIDE], folder)
+            except Unable as e:
+                wrong = f"{SKIP}{e}"
             except (RuntimeError, OSError, subprocess.SubprocessError, KeyError) as e:
                 wrong = f"{type(e).__name__}: {e}"
         print(wrong)
@@ -163,7 +175,10 @@ def main():
         p = subprocess.run(["unshare", "-n", "-m", sys.executable, __file__, sluice], env={**os.environ, INSIDE: file},
                            stdout=subprocess.PIPE, text=True)
         wrong = p.stdout.strip() or (f"exit {p.returncode}" if p.returncode else "")
-        print(f"{'not ok' if wrong else 'ok'} {i} - {file}{': ' + wrong if wrong else ''}", flush=True)
+        if wrong.startswith(SKIP):
+            print(f"ok {i} - {file} {wrong}", flush=True)
+        else:
+            print(f"{'not ok' if wrong else 'ok'} {i} - {file}{': ' + wrong if wrong else ''}", flush=True)
     return 0
 
 
