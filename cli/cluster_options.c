@@ -49,7 +49,9 @@ static const char *variable(const char *name) {
 enum sl_status sl_cluster_use(const struct sl_engine_options *o, const struct sl_model *model,
                               struct sl_cluster_use *use, struct sl_engine_config *config,
                               struct sl_err *err) {
-    const char *workers[SL_CLUSTER_MAX_WORKERS];
+    const char *workers[SL_CLUSTER_MAX_WORKERS], *spares[SL_CLUSTER_MAX_WORKERS];
+    if (!o->workers && o->spares)
+        return sl_fail(err, SL_ERR_CONFIG, "--spare is for workers: --workers names none");
     if (!o->workers)
         return SL_OK;
     SL_TRY(sl_cluster_members(o->workers, variable, &use->addresses, err));
@@ -57,9 +59,18 @@ enum sl_status sl_cluster_use(const struct sl_engine_options *o, const struct sl
     if (n > SL_CLUSTER_MAX_WORKERS)
         return sl_fail(err, SL_ERR_CONFIG, "--workers names %u machines: at most %u", n,
                        SL_CLUSTER_MAX_WORKERS);
+    use->spares = strdup(o->spares ? o->spares : "");
+    if (!use->spares)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for addresses");
+    uint32_t n_spares = o->spares ? divide(use->spares, spares) : 0;
+    if (n_spares > SL_CLUSTER_MAX_WORKERS)
+        return sl_fail(err, SL_ERR_CONFIG, "--spare names %u machines: at most %u", n_spares,
+                       SL_CLUSTER_MAX_WORKERS);
     SL_TRY(sl_cluster_key(o, &use->key, err));
     const struct sl_cluster_config c = {.workers = workers,
                                         .n_workers = n,
+                                        .spares = spares,
+                                        .n_spares = n_spares,
                                         .key = use->key,
                                         .wait_ns = o->worker_wait_s * 1000000000ull,
                                         .answer_ns = ANSWER_NS};
@@ -72,5 +83,6 @@ void sl_cluster_leave(struct sl_cluster_use *use) {
     sl_cluster_close(&use->cluster);
     sl_net_key_free(&use->key);
     free(use->addresses);
-    use->addresses = NULL;
+    free(use->spares);
+    use->addresses = use->spares = NULL;
 }

@@ -12,7 +12,7 @@ struct sl_cluster;
 struct sl_cluster_use {
     struct sl_net_key *key;
     struct sl_cluster *cluster;
-    char *addresses;
+    char *addresses, *spares; /* the cluster's strings lie in them */
 };
 
 /* The key of --key-file or of SLUICE_CLUSTER_KEY; *out_key NULL with --plain. SL_ERR_CONFIG: there

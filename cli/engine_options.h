@@ -14,7 +14,7 @@ struct sl_engine_options {
     const char *split, *vram, *kv_type;
     uint32_t vram_reserve_mib; /* UINT32_MAX = not given */
     struct sl_arg_list mirrors;
-    const char *workers, *key_file;
+    const char *workers, *spares, *key_file;
     uint32_t worker_wait_s;
     bool plain;
     char heat_folder[4096];
@@ -138,6 +138,13 @@ const char *sl_engine_options_help(const char *option);
          "machines that have the later layers, in this order: HOST:PORT with commas\n"             \
          "between, where 'sluice worker' runs; slurm, lws or dns:NAME:PORT: as the job, the\n"     \
          "LeaderWorkerSet or the name says",                                                       \
+         false},                                                                                   \
+        {SL_ARG_STRING,                                                                            \
+         0,                                                                                        \
+         "--spare",                                                                                \
+         "ADDRESSES",                                                                              \
+         &(o)->spares,                                                                             \
+         "workers that take the place of one that is lost: HOST:PORT with commas between",         \
          false},                                                                                   \
         {SL_ARG_U32,                                                                               \
          0,                                                                                        \

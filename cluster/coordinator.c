@@ -26,6 +26,7 @@ struct sl_cluster {
     const struct sl_model *model;
     struct sl_setup_model files;                  /* what workers without a copy may fetch */
     struct sl_peer peers[SL_CLUSTER_MAX_WORKERS]; /* [config.n_workers] */
+    const char *spares[SL_CLUSTER_MAX_WORKERS];   /* [config.n_spares]; the keeper's */
     struct sl_host_config hosts[SL_CLUSTER_MAX_WORKERS];
     const struct sl_stage_plan *plans[SL_MAX_STAGES]; /* [base.n] from load on */
     /* Who looks for workers that are lost. */
@@ -280,6 +281,33 @@ static enum sl_status load_again(struct sl_cluster *c, struct sl_peer *p, struct
     return st;
 }
 
+static void swap_addresses(struct sl_peer *p, const char **spare) {
+    pthread_mutex_lock(&p->lock);
+    const char *before = p->address;
+    p->address = *spare;
+    *spare = before;
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Loads a lost worker's layers on the first spare that can have them. */
+static enum sl_status load_on_spare(struct sl_cluster *c, struct sl_peer *p) {
+    for (uint32_t i = 0; i < c->config.n_spares && !atomic_load(&c->closing); i++) {
+        struct sl_err err;
+        swap_addresses(p, &c->spares[i]);
+        sl_peer_leave(p);
+        enum sl_status st = load_again(c, p, &err);
+        if (st == SL_OK) {
+            sl_info("the spare at %s has the place of %s", p->address, c->spares[i]);
+            return SL_OK;
+        }
+        if (st != SL_ERR_PEER_LOST)
+            sl_warn("the spare at %s cannot take the place of %s: %s", p->address, c->spares[i],
+                    err.text);
+        swap_addresses(p, &c->spares[i]);
+    }
+    return SL_ERR_PEER_LOST;
+}
+
 /* One try. Without success the reason stays what it was, but for what the worker itself says. */
 static void regain(struct sl_cluster *c, struct sl_peer *p) {
     struct sl_err err = {{0}}, before;
@@ -288,6 +316,8 @@ static void regain(struct sl_cluster *c, struct sl_peer *p) {
     pthread_mutex_unlock(&p->lock);
     sl_peer_leave(p);
     enum sl_status st = load_again(c, p, &err);
+    if (st != SL_OK && load_on_spare(c, p) == SL_OK)
+        st = SL_OK;
     pthread_mutex_lock(&p->lock);
     if (st == SL_OK)
         st = p->lost;
@@ -376,6 +406,8 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
     c->config = *config;
     c->model = model;
     atomic_init(&c->closing, false);
+    for (uint32_t i = 0; i < config->n_spares; i++)
+        c->spares[i] = config->spares[i];
     enum sl_status st = describe(model, &c->files, err);
     for (uint32_t i = 0; i < config->n_workers; i++)
         sl_peer_init(&c->peers[i], config->workers[i], model, &c->files, config->key, &c->closing);

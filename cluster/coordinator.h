@@ -17,6 +17,10 @@ struct sl_cluster;
 struct sl_cluster_config {
     const char *const *workers; /* [n_workers] addresses (net/link.h), in the order of layers */
     uint32_t n_workers;
+    /* [n_spares] Machines that take the place of a worker that is lost, whichever is there first.
+     */
+    const char *const *spares;
+    uint32_t n_spares;
     const struct sl_net_key *key; /* NULL: plain text, on this machine alone */
     uint64_t wait_ns;             /* for a worker that does not answer yet, or is lost */
     uint64_t answer_ns;           /* one that has not answered for so long is lost */
@@ -29,8 +33,9 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
                                struct sl_cluster **out_cluster, struct sl_err *err) SL_MUST_CHECK;
 /* The cluster's, until close. */
 const struct sl_remote_stages *sl_cluster_stages(const struct sl_cluster *c);
-/* A worker that is lost is looked for in the background until it is back with the same layers; the
- * engine's requests wait for it as long as config says. */
+/* A worker that is lost is looked for in the background until it, or a spare, is there with the
+ * same layers; the engine's requests wait for it as long as config says. The address of a worker
+ * whose place was taken is a spare's from then on. */
 
 /* After the engine that used its stages has been destroyed. NULL is allowed. */
 void sl_cluster_close(struct sl_cluster **c);

@@ -357,8 +357,8 @@ void sl_peer_look(struct sl_peer *p, struct sl_remote_look *out) {
                                    .queued_bytes = s.queued_bytes,
                                    .round_trip_ns = s.round_trip_ns,
                                    .clock_offset_ns = s.clock_offset_ns};
-    snprintf(out->name, sizeof out->name, "%s", p->address);
     pthread_mutex_lock(&p->lock);
+    snprintf(out->name, sizeof out->name, "%s", p->address);
     out->there = p->there;
     out->n_lost = p->n_lost;
     pthread_mutex_unlock(&p->lock);

@@ -29,7 +29,7 @@ struct sl_peer_port {
 
 struct sl_peer {
     struct sl_link_owner owner; /* first */
-    const char *address;        /* borrowed */
+    const char *address;        /* borrowed; changed under the lock */
     const struct sl_model *model;
     const struct sl_setup_model *files; /* what there is to fetch of it */
     const struct sl_net_key *key;

@@ -411,6 +411,42 @@ def losses(t):
     t.check("and all end well", code == 0 and [first.end(), second.end()] == [0, 0] and not re.search(TROUBLE, logs), logs[-1500:])
 
 
+def spares(t):
+    """A worker is killed and stays away: a spare has its layers, and answers go on. Then the spare is killed, and the first one,
+    which is a spare by now, comes back."""
+    server = Server(t)
+    alone = server.many(4, 200)
+    server.end()
+    small = Worker(t, t.model, t.socket(), "--ram", "40MiB")
+    first, spare, worker = Worker(t, t.model, t.socket()), Worker(t, t.model, t.socket()), Worker(t, t.model, t.socket())
+    server = Server(t, first, worker, options=["--worker-wait", "60", "--spare", f"{small.at},{spare.at}"])
+    logs = ""
+    for lost, comes in ((worker, None), (spare, worker)):
+        together = []
+        clients = threading.Thread(target=lambda: together.extend(server.many(4, 200)))
+        clients.start()
+        until = time.monotonic() + LONG
+        while server.running() == 0 and clients.is_alive() and time.monotonic() < until:
+            time.sleep(0.005)
+        lost.p.send_signal(signal.SIGKILL)
+        lost.p.wait(LONG)
+        if comes:
+            logs += worker.text()
+            worker = Worker(t, t.model, worker.at)
+        clients.join()
+        t.check(f"{'the spare' if comes else 'a worker'} is lost: the answers are those of one process", together == alone,
+                f"{server.text()[-1500:]} {alone} {together}")
+        place = f"the spare at {(comes or spare).at} has the place of {lost.at}"
+        t.check("and the log says who is where", place in server.text() and f"{small.at} cannot take the place" in server.text(),
+                server.text()[-1500:])
+    metrics = server.metrics()
+    t.check("and /metrics too", metrics.get(f'sluice_worker_up{{worker="{worker.at}"}}') == "1", str(metrics)[:2000])
+    code = server.end()
+    logs += server.text() + first.text() + worker.text()
+    t.check("and those that are left end well", code == 0 and [first.end(), worker.end(), small.end()] == [0, 0, 0] and
+            not re.search(TROUBLE, logs), logs[-1500:])
+
+
 def main():
     sluice, model = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     only = sys.argv[3:]
@@ -425,6 +461,7 @@ def main():
             "serving": lambda: serving(t),
             "fetching": lambda: fetching(t),
             "losses": lambda: losses(t),
+            "spares": lambda: spares(t),
             "refusals": t.refusals,
             "strangers": t.strangers,
         }
