@@ -73,8 +73,18 @@ def computed(sluice, kind, model, text, args, out):
     return (hashlib.sha256(stdout).hexdigest(), "") if code == 0 else (None, err)
 
 
-def placements(old, model, device, is_moe):
-    """Name -> options: where weights, experts and keys and values are."""
+def least(sluice, model, base):
+    """(RAM, VRAM) in bytes: the least that will do."""
+    code, stdout, err = run([sluice, "plan", "-m", model, "--json", "--ram-bandwidth", "1e10", "--disk-bandwidth", "1e9", *base,
+                             "--experts", "streamed"])
+    if code != 0:
+        sys.exit(f"plan: {err}")
+    plan = json.loads(stdout)
+    return plan["least_bytes"], plan["vram_least_bytes"]
+
+
+def placements(old, new, model, device, is_moe):
+    """Name -> options: where weights, experts and keys and values are. Budgets are enough for both programs."""
     base = ["--device", device, "--heat-file", "off", "-c", "2048"]
     cases = {"resident": base, "resident, q8_0 KV": base + ["--kv-type", "q8_0"]}
     if device == "cpu":
@@ -83,13 +93,8 @@ def placements(old, model, device, is_moe):
     if not is_moe:
         return cases
     cases["streamed"] = base + ["--experts", "streamed"]
-    code, stdout, err = run([old, "plan", "-m", model, "--json", "--ram-bandwidth", "1e10", "--disk-bandwidth", "1e9", *base,
-                             "--experts", "streamed"])
-    if code != 0:
-        sys.exit(f"plan: {err}")
-    plan = json.loads(stdout)
-    ram = plan["least_bytes"] + (24 << 20)
-    vram = plan["vram_least_bytes"] + (4 << 20)
+    each = [least(sluice, model, base) for sluice in (old, new)]
+    ram, vram = max(ram for ram, _ in each) + (24 << 20), max(vram for _, vram in each) + (4 << 20)
     if device == "cpu":
         cases["least memory"] = base + ["--experts", "streamed", "--ram", str(ram)]
     else:
@@ -133,7 +138,7 @@ def compare_model(old, new, name, spec, device, folder, text):
             sys.exit(f"synth {name}: {err}")
     note("passed" if sha(files[0]) == sha(files[1]) else "failed", f"{name}: the synthetic model itself")
     os.remove(files[1])
-    for place, options in placements(old, files[0], device, "--experts 0" not in spec).items():
+    for place, options in placements(old, new, files[0], device, "--experts 0" not in spec).items():
         things = {
             "log-probabilities": ("score", options),
             "log-probabilities, batches of 37": ("score", options + ["-b", "37"]),
