@@ -92,6 +92,7 @@ include mk/determinism.mk
 include mk/fault.mk
 include mk/stages.mk
 include mk/fuzz.mk
+include mk/cluster.mk
 include mk/browser.mk
 include mk/monitoring.mk
 include mk/http.mk

@@ -145,12 +145,15 @@ def main():
     names = documents(ROOT)
     known = [os.path.relpath(os.path.join(folder, f), ROOT) for top in SOURCE_FOLDERS for folder, inner, files in os.walk(os.path.join(ROOT, top))
              for f in files if "node_modules" not in folder]
-    rules = "\n".join(read(ROOT, p) for p in ["Makefile", *(os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, "mk", "*.mk")))])
+    makefile = read(ROOT, "Makefile")
+    parts = re.findall(r"^include (mk/\S+)", makefile, re.M)
+    alone = {os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, "mk", "*.mk"))} - set(parts)
+    rules = "\n".join([makefile, *(read(ROOT, p) for p in parts)])
     targets = set(re.findall(r"^([a-z][a-z-]*)(?=[ :])[^=\n]*:(?!=)", rules, re.M)) | set(" ".join(re.findall(r"^\.PHONY:(.*)", rules, re.M)).split())
     sources = "".join(read(ROOT, os.path.relpath(p, ROOT)) for p in glob.glob(os.path.join(ROOT, "server", "**", "*.c"), recursive=True))
     checks = [("the checks find what is wrong", bad_faults()), ("links", link_faults(ROOT, names)), ("files", file_faults(ROOT, names, known)),
               ("tests by name", test_faults(ROOT, names)),
-              ("make's targets", target_faults(ROOT, names, targets)), ("fields of requests", field_faults(ROOT, sources)),
+              ("make's targets", target_faults(ROOT, names, targets) + [f"{p}: the Makefile does not include it" for p in sorted(alone)]), ("fields of requests", field_faults(ROOT, sources)),
               ("the wire protocol's tables", wire_faults()),
               ("what the tarball's documents link to is in it", pack_faults(ROOT, names, packed(ROOT))),
               ("the tarball's README", tarball_faults(read(ROOT, "deploy/tarball/README.md"), ROOT, [*packed(ROOT), "demo/demo.gguf"]))]
