@@ -5,17 +5,24 @@
 #   CUDA_ARCHS="90"      for these only; all: every one from 75 to 120 that the toolkit has (what is handed to others);
 #                        default: the GPUs of this machine, or, where there is none, 75 to see that all compiles
 #   NVCC=/path/to/nvcc
+#   CUDA_KERNELS=/x/sm75_90   takes the fatbins that `make kernels` has made of these very sources elsewhere (its folder
+#                        build/cuda/sm75_90, whose name says for which GPUs); nvcc is not needed
 WITH_CUDA ?= auto
 ifeq ($(origin NVCC),undefined)
 NVCC := $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 endif
-ifeq ($(WITH_CUDA),0)
+ifneq ($(CUDA_KERNELS),)
+override NVCC :=
+else ifeq ($(WITH_CUDA),0)
 override NVCC :=
 else ifeq ($(WITH_CUDA)$(NVCC),1)
 $(error WITH_CUDA=1, but there is no nvcc on PATH or in /usr/local/cuda/bin; give NVCC=/path/to/nvcc)
 endif
 
-ifneq ($(NVCC),)
+ifneq ($(CUDA_KERNELS),)
+override CUDA_ARCHS := $(subst _, ,$(patsubst sm%,%,$(notdir $(CUDA_KERNELS:%/=%))))
+CUDA_SRC := $(wildcard backends/kernels/*.cu)
+else ifneq ($(NVCC),)
 ifeq ($(origin CUDA_ARCHS),undefined)
 CUDA_ARCHS := $(strip $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u))
 ifeq ($(CUDA_ARCHS),)
@@ -33,7 +40,7 @@ endif
 empty :=
 space := $(empty) $(empty)
 # All modes share them.
-CUDA_DIR := build/cuda/sm$(subst $(space),_,$(strip $(CUDA_ARCHS)))
+CUDA_DIR := $(or $(CUDA_KERNELS:%/=%),build/cuda/sm$(subst $(space),_,$(strip $(CUDA_ARCHS))))
 CUDA_FATBIN := $(CUDA_SRC:backends/kernels/%.cu=$(CUDA_DIR)/%.fatbin)
 CUDA_GENCODE = $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
   $(foreach a,$(lastword $(CUDA_ARCHS)),-gencode arch=compute_$(a),code=compute_$(a))
@@ -43,10 +50,12 @@ NVCC_CACHE := $(if $(filter ccache %/ccache,$(firstword $(CC))),CCACHE_DEPEND=1 
 # No contraction here either: what is fused is written as fmaf.
 NVCC_FLAGS := -std=c++17 -O3 -I. -fmad=false
 
+ifeq ($(CUDA_KERNELS),)
 $(CUDA_DIR)/%.fatbin: backends/kernels/%.cu mk/cuda.mk
 	@mkdir -p $(@D)
 	$(call say,nvcc)
 	$(NVCC_CACHE) $(NVCC) $(NVCC_FLAGS) $(if $(findstring -Werror,$(CFLAGS)),-Werror all-warnings) $(CUDA_GENCODE) -MMD -MP -MF $(@:.fatbin=.d) -fatbin -c -o $@ $<
+endif
 
 # The list of images, rewritten only when it changes.
 CUDA_IMAGES := $(B)/backends/cuda/images.S

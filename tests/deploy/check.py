@@ -104,6 +104,15 @@ def package_faults(text, sluice):
     return faults
 
 
+def last_image_faults(text, cuda):
+    """The images that come out differ in what the container toolkit is told, and nothing else."""
+    def last(t):
+        steps = instructions(t)
+        return steps[max(i for i, (name, _) in enumerate(steps) if name == "FROM"):]
+
+    return [f"only one of the files has: {name} {rest}" for name, rest in set(last(text)) ^ set(last(cuda)) if not rest.startswith("NVIDIA_VISIBLE_DEVICES=")]
+
+
 def profile_faults(profile):
     faults, allowed = [], set()
     if profile["defaultAction"] != "SCMP_ACT_ERRNO":
@@ -279,6 +288,7 @@ def main():
            text.replace("COPY . .", "ADD . ."), text.replace('ENTRYPOINT ["/usr/bin/sluice", ', 'ENTRYPOINT /usr/bin/sluice ["')]
     passed = [f"case {i} passed" for i, b in enumerate(bad) if not containerfile_faults(b)]
     passed += [f"without {p} it passed" for p in ("libjansson4", "liburing-dev") if not package_faults(text.replace(f" {p}", ""), sys.argv[1])]
+    passed += [] if last_image_faults(text, text.replace("USER 10001", "USER 10002")) else ["another image passed"]
     less = json.loads(json.dumps(profile).replace('"vfork"', '"vfrok"'))
     passed += [] if len(profile_faults(less)) >= 1 else ["a misspelt call passed"]
     passed += [] if unit_faults(unit.replace("RestartSec=", "RestartSecs="), sys.argv[1]) != [] else ["a misspelt setting passed"]
@@ -293,6 +303,8 @@ def main():
     report("the checks find what is wrong", passed)
     report("Containerfile", containerfile_faults(text))
     report("its packages", package_faults(text, sys.argv[1]))
+    cuda = read("deploy", "container", "Containerfile.cuda")
+    report("Containerfile.cuda", containerfile_faults(cuda) + package_faults(cuda, sys.argv[1]) + last_image_faults(text, cuda))
     report("seccomp.json", profile_faults(profile))
     report("sluice.service", unit_faults(unit, sys.argv[1]))
     worker = read("deploy", "systemd", "sluice-worker.service")
