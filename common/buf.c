@@ -126,6 +126,12 @@ void sl_buf_json(struct sl_buf *b, const char *ptr, size_t len) {
         case '\t':
             sl_buf_puts(b, "\\t");
             break;
+        case '\b':
+            sl_buf_puts(b, "\\b");
+            break;
+        case '\f':
+            sl_buf_puts(b, "\\f");
+            break;
         default: {
             char esc[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
             sl_buf_put(b, esc, sizeof esc);

@@ -208,6 +208,10 @@ enum sl_status sl_schema_put_array(struct sl_schema *c, const json_t *s, struct 
     uint32_t n_open = 0;
     for (uint32_t i = 0; i < n_prefix; i++) {
         status = sl_schema_item(c, json_array_get(prefix, i), item);
+        if (i >= least && sl_schema_took_nothing(c, status)) {
+            closed = true; /* the array ends before it */
+            break;
+        }
         if (status != SL_OK)
             return status;
         if (i >= least) {

@@ -4,14 +4,30 @@
 
 #include <string.h>
 
-/* RFC 3339; leap seconds in UTC only. */
+/* RFC 3339. A leap second is the last of a day in UTC: what the clock says then depends on the
+ * offset, taken here in quarters of an hour. LEAP: an hour, 23 less it, and the next one. */
 #define DATE                                                                                       \
     "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)" \
     "|02-(?:0[1-9]|1\\d|2[0-8]))"                                                                  \
     "|(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
+#define PART "(?:\\.\\d{1,18})?"
+#define LEAP(hour, less, next)                                                                     \
+    "|" hour ":(?:14:60" PART "(?:\\+" hour ":15|-" less ":45)|29:60" PART "(?:\\+" hour           \
+    ":30|-" less ":30)|44:60" PART "(?:\\+" hour ":45|-" less ":15)|59:60" PART "(?:\\+" next      \
+    ":00|-" less ":00))"
+#define LEAPS                                                                                      \
+    LEAP("00", "23", "01")                                                                         \
+    LEAP("01", "22", "02") LEAP("02", "21", "03") LEAP("03", "20", "04") LEAP("04", "19", "05")    \
+        LEAP("05", "18", "06") LEAP("06", "17", "07") LEAP("07", "16", "08")                       \
+            LEAP("08", "15", "09") LEAP("09", "14", "10") LEAP("10", "13", "11")                   \
+                LEAP("11", "12", "12") LEAP("12", "11", "13") LEAP("13", "10", "14")               \
+                    LEAP("14", "09", "15") LEAP("15", "08", "16") LEAP("16", "07", "17")           \
+                        LEAP("17", "06", "18") LEAP("18", "05", "19") LEAP("19", "04", "20")       \
+                            LEAP("20", "03", "21") LEAP("21", "02", "22") LEAP("22", "01", "23")   \
+                                LEAP("23", "00", "00")
 #define TIME                                                                                       \
-    "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?"                                      \
-    "(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)|23:59:60(?:\\.\\d{1,9})?(?:[Zz]|[+-]00:00))"
+    "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d" PART "(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"      \
+    "|23:59:60" PART "[Zz]" LEAPS ")"
 #define IN_TIME "T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S)"
 #define DURATION                                                                                   \
     "P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:" IN_TIME ")?|" IN_TIME ")"
@@ -24,9 +40,32 @@
 #define HOST(first, rest)                                                                          \
     "(?:" LABEL("59", "58") "(?:\\." LABEL("57", "56") ")" first "|" LABEL(                        \
         "26", "25") "(?:\\." LABEL("26", "25") ")" rest ")"
-/* Punycode makes at most five characters of each that is not ASCII. */
-#define WIDE "A-Za-z0-9\\u3041-\\u3096\\u4e00-\\u9fff\\uac00-\\ud7a3"
-#define IDN  "[" WIDE "]{1,10}(?:-[" WIDE "]{1,2})?"
+/* RFC 5890 to 5893, as far as a pattern goes: letters of some scripts in labels that are surely
+ * short enough in Punycode, which makes at most five characters of each that is not ASCII;
+ * characters that are allowed in a certain context, in that context; text from right to left with
+ * its own kind, or with labels of ASCII that begin with a letter. All of it is in NFC. */
+#define GREEK "\\u03ac-\\u03ce"
+#define KANA  "\\u3041-\\u3096\\u30a1-\\u30fa\\u3005-\\u3007\\u4e00-\\u9fff"
+#define WIDE                                                                                       \
+    "A-Za-z0-9\\u00df-\\u00f6\\u00f8-\\u00ff" GREEK "\\u0430-\\u045f\\u0905-\\u0939\\u0f0b" KANA   \
+    "\\uac00-\\ud7a3"
+#define INDIC "[\\u0915-\\u0939](?:\\u094d[\\u200c\\u200d]?[\\u0915-\\u0939]){1,3}"
+#define IDN                                                                                        \
+    "(?:[" WIDE "]{1,10}(?:-[" WIDE "]{1,2})?|[a-z]{0,8}l(?:\\u00b7l){1,4}[a-z]{0,8}|[" GREEK      \
+    "]{0,4}\\u0375[" GREEK "]{1,5}|\\u30fb?[" KANA "][" KANA "\\u30fb]{0,8}|" INDIC                \
+    "|[\\u06f0-\\u06f9][0-9\\u06f0-\\u06f9]{0,9})"
+#define HEBREW "(?:[\\u05d0-\\u05ea][\\u05f3\\u05f4]?){1,5}"
+#define ARAB   "\\u0620-\\u063a\\u0641-\\u064a\\u06fd\\u06fe"
+#define JOINED "[\\u0628\\u062a-\\u062e\\u0633-\\u063a\\u0641-\\u0647\\u064a]"
+#define ARABIC                                                                                     \
+    "(?:[" ARAB "][" ARAB "\\u0660-\\u0669]{0,9}|(?:[" ARAB "]{0,3}" JOINED "\\u200c" JOINED       \
+    "){1,2})"
+#define RTL "(?:" HEBREW "|" ARABIC ")"
+#define LTR "[A-Za-z][A-Za-z0-9]{0,62}"
+#define DOT "[.\\u3002\\uff0e\\uff61]"
+#define IDN_HOST                                                                                   \
+    "(?:" IDN "(?:" DOT IDN "){0,3}|(?:" LTR DOT "){0,1}" RTL "(?:" DOT "(?:" RTL "|" LTR ")){0,"  \
+                                                                                          "2})"
 
 #define BYTE "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
 #define IPV4 BYTE "(?:\\." BYTE "){3}"
@@ -45,9 +84,14 @@
                                                                                                       ")?|" L(                      \
                                                                                                           "6") "::)"
 
-/* RFC 5322, a dot-atom. */
-#define ATOM(more)  "[A-Za-z0-9!#$%&'*+/=?^_`{|}~" more "-]+"
-#define LOCAL(more) ATOM(more) "(?:\\." ATOM(more) ")*"
+/* RFC 5321, and 6531 with more characters. */
+#define ATOM(more) "[A-Za-z0-9!#$%&'*+/=?^_`{|}~" more "-]+"
+#define LOCAL(more)                                                                                \
+    "(?:" ATOM(more) "(?:\\." ATOM(more) ")*|\"(?:[ !#-\\[\\]-~" more "]|\\\\[ -~])*\")"
+#define LITERAL "\\[(?:" IPV4 "|IPv6:" IPV6 ")\\]"
+#define BEYOND  "\\u0080-\\ud7ff\\ue000-\\uffff\\u{10000}-\\u{10ffff}"
+/* A name need not be in NFC here. */
+#define MAIL_LABEL "[" WIDE "](?:[" WIDE "\\u0300-\\u0304]{0,9}(?:-[" WIDE "]{1,2})?)"
 
 /* RFC 3986, and 3987 with more characters. */
 #define UCS                                                                                        \
@@ -58,33 +102,35 @@
     "//(?:" IN(":" u) "*@)?(?:\\[(?:" IPV6                                                         \
                       "|[vV][0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]|" IN(                  \
                           u) "*)(?::\\d*)?(?:/" IN(":@" u) "*)*"
-#define PATH(u)   "/(?:" IN(":@" u) "+(?:/" IN(":@" u) "*)*)?"
-#define BEHIND(u) "(?:\\?" IN(":@/?" u) "*)?(?:#" IN(":@/?" u) "*)?"
-#define URI(u)                                                                                     \
+#define PATH(u)        "/(?:" IN(":@" u) "+(?:/" IN(":@" u) "*)*)?"
+#define OWN            "\\ue000-\\uf8ff\\u{f0000}-\\u{ffffd}\\u{100000}-\\u{10fffd}" /* in queries */
+#define BEHIND(u, own) "(?:\\?" IN(":@/?" u own) "*)?(?:#" IN(":@/?" u) "*)?"
+#define URI(u, own)                                                                                \
     "[A-Za-z][A-Za-z0-9+.-]*:(?:" AUTHORITY(u) "|" PATH(u) "|" IN(":@" u) "+(?:/" IN(              \
-        ":@" u) "*)*)?" BEHIND(u)
-#define RELATIVE(u)                                                                                \
-    "(?:" AUTHORITY(u) "|" PATH(u) "|" IN("@" u) "+(?:/" IN(":@" u) "*)*)?" BEHIND(u)
+        ":@" u) "*)*)?" BEHIND(u, own)
+#define RELATIVE(u, own)                                                                           \
+    "(?:" AUTHORITY(u) "|" PATH(u) "|" IN("@" u) "+(?:/" IN(":@" u) "*)*)?" BEHIND(u, own)
 
 /* RFC 6570. */
 #define VAR_CHAR "(?:[A-Za-z0-9_]|" PCT ")"
 #define VAR      VAR_CHAR "(?:\\.?" VAR_CHAR ")*(?:\\*|:[1-9]\\d{0,3})?"
 #define TEMPLATE                                                                                   \
-    "(?:[!#$&()*+,./:;=?@\\[\\]_~A-Za-z0-9\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef-]|" PCT    \
-    "|\\{[+#./;?&]?" VAR "(?:," VAR ")*\\})*"
+    "(?:[!#$&'()*+,./:;=?@\\[\\]_~A-Za-z0-9" UCS OWN "-]|" PCT "|\\{[+#./;?&]?" VAR "(?:," VAR     \
+    ")*\\})*"
 
 /* RFC 6901. */
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 
-/* What every dialect takes, with groups two deep. */
+/* What ECMA-262 takes, with groups two deep; of names of groups one, at the start. */
 #define RX_ATOM                                                                                    \
     "[A-Za-z0-9 _@#%&,:;\"'<>=~`/!-]|\\\\[dDwWsSnrtfv.*+?()\\[\\]{}|^$\\\\/]|\\.|"                 \
-    "\\[\\^?(?:[A-Za-z0-9_ ]|a-z|A-Z|0-9|\\\\[dwsDWS])+\\]"
+    "\\\\c[A-Za-z]|\\[\\^?(?:[A-Za-z0-9_ ]|a-z|A-Z|0-9|\\\\[dwsDWS])*\\]"
 #define RX_MANY "(?:[*+?]|\\{\\d{1,3}\\})?"
 #define RX_DEEP "\\((?:\\?:)?(?:(?:" RX_ATOM ")" RX_MANY "|\\|)*\\)"
+#define RX_IN   "(?:(?:" RX_ATOM "|" RX_DEEP ")" RX_MANY "|\\|)*\\)"
 #define REGEX                                                                                      \
-    "(?:(?:" RX_ATOM "|\\((?:\\?:)?(?:(?:" RX_ATOM "|" RX_DEEP ")" RX_MANY "|\\|)*\\))" RX_MANY    \
-    "|[|^$])*"
+    "(?:\\(\\?<[A-Za-z_][A-Za-z0-9_]*>" RX_IN RX_MANY ")?"                                         \
+    "(?:(?:" RX_ATOM "|\\((?:\\?:)?" RX_IN ")" RX_MANY "|\\(\\?<?[=!]" RX_IN "|[|^$])*"
 
 const char *sl_schema_format(const char *format) {
     static const struct {
@@ -97,14 +143,16 @@ const char *sl_schema_format(const char *format) {
         {"uuid", "^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
         {"ipv4", "^" IPV4 "$"},
         {"ipv6", "^" IPV6 "$"},
-        {"email", "^" LOCAL("") "@" HOST("{1,3}", "{1,7}") "$"},
-        {"idn-email", "^" LOCAL("\\u00a1-\\ud7ff") "@" IDN "(?:\\." IDN "){1,3}$"},
+        {"email", "^" LOCAL("") "@(?:" HOST("{1,3}", "{1,7}") "|" LITERAL ")$"},
+        {"idn-email",
+         "^" LOCAL(BEYOND) "@(?:" HOST("{1,3}", "{1,7}") "|" LITERAL "|" MAIL_LABEL
+                                                         "(?:\\." MAIL_LABEL "){1,3})$"},
         {"hostname", "^" HOST("{0,3}", "{0,7}") "$"},
-        {"idn-hostname", "^" IDN "(?:\\." IDN "){0,3}$"},
-        {"uri", "^" URI("") "$"},
-        {"uri-reference", "^(?:" URI("") "|" RELATIVE("") ")$"},
-        {"iri", "^" URI(UCS) "$"},
-        {"iri-reference", "^(?:" URI(UCS) "|" RELATIVE(UCS) ")$"},
+        {"idn-hostname", "^(?:" HOST("{0,3}", "{0,7}") "|" IDN_HOST ")$"},
+        {"uri", "^" URI("", "") "$"},
+        {"uri-reference", "^(?:" URI("", "") "|" RELATIVE("", "") ")$"},
+        {"iri", "^" URI(UCS, OWN) "$"},
+        {"iri-reference", "^(?:" URI(UCS, OWN) "|" RELATIVE(UCS, OWN) ")$"},
         {"uri-template", "^" TEMPLATE "$"},
         {"json-pointer", "^" POINTER "$"},
         {"relative-json-pointer", "^(?:0|[1-9]\\d*)(?:#|" POINTER ")$"},

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PATTERNS 6u /* of patternProperties: each set of them is told apart */
+#define MAX_PATTERNS  6u /* of patternProperties: each set of them is told apart */
+#define MAX_ANY_ORDER 5u /* members that may come in any order: each set of them is a rule */
 
 static int by_text(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -185,6 +186,12 @@ static enum sl_status pattern_members(struct sl_schema *c, const json_t *named, 
             status = sl_schema_flatten(c, all, 0, &flat);
         if (status == SL_OK && !json_is_false(flat)) {
             status = sl_schema_item(c, which ? flat : extra, val);
+            if (which && sl_schema_took_nothing(c, status)) {
+                json_decref(flat);
+                json_decref(all);
+                status = SL_OK; /* no member has such a name */
+                continue;
+            }
             sl_buf_puts(b, *out_any ? " | \"\\\"\"" : "\"\\\"\"");
             if (status == SL_OK)
                 status = sl_rx_put(c, x, set, b);
@@ -334,24 +341,58 @@ static enum sl_status read_members(struct sl_schema *c, const json_t *s, struct 
     return status;
 }
 
+static void put_key(struct sl_buf *o, const struct member *m) {
+    struct sl_buf key = {0};
+    sl_buf_json_text(&key, m->name);
+    sl_buf_puts(&key, ":");
+    sl_schema_literal(o, key.ptr ? key.ptr : "", key.len);
+    sl_buf_printf(o, " sp %s", m->value);
+    o->failed = o->failed || key.failed;
+    sl_buf_release(&key);
+}
+
+/* The members in any order, others among them. a: none was written yet; o: what may follow when a
+ * set of members was. */
+static void put_any_order(struct sl_schema *c, const struct member *m, uint32_t n, uint32_t base,
+                          bool more, uint32_t more_rule) {
+    struct sl_buf *o = c->out;
+    uint32_t required = 0;
+    for (uint32_t i = 0; i < n; i++)
+        required |= (uint32_t)m[i].required << i;
+    for (uint32_t rule = 0; rule <= 1u << n; rule++) {
+        uint32_t set = rule ? rule - 1 : 0;
+        const char *before = rule ? "\",\" ws " : "";
+        sl_buf_printf(o, "%c%u ::= ", rule ? 'o' : 'a', base + set);
+        bool any = (set & required) == required;
+        if (any)
+            sl_buf_puts(o, rule ? "ws" : "\"\"");
+        for (uint32_t i = 0; i < n; i++) {
+            if (set >> i & 1)
+                continue;
+            sl_buf_printf(o, "%s%s", any ? " | " : "", before);
+            put_key(o, &m[i]);
+            sl_buf_printf(o, " o%u", base + (set | 1u << i));
+            any = true;
+        }
+        if (more)
+            sl_buf_printf(o, "%s%sm%u o%u", any ? " | " : "", before, more_rule, base + set);
+        sl_buf_puts(o, "\n");
+    }
+}
+
 /* The members one after the other: a: none was written yet, b: some were. */
 static void put_members(struct sl_schema *c, const struct member *m, uint32_t n, uint32_t base,
                         bool more, uint32_t more_rule, uint32_t most_more) {
     struct sl_buf *o = c->out;
     for (uint32_t i = 0; i < n; i++) {
-        struct sl_buf key = {0};
-        sl_buf_json_text(&key, m[i].name);
-        sl_buf_puts(&key, ":");
         for (int some = 0; some < 2; some++) {
             sl_buf_printf(o, "%c%u ::= %s", some ? 'b' : 'a', base + i, some ? "\",\" ws " : "");
-            sl_schema_literal(o, key.ptr ? key.ptr : "", key.len);
-            sl_buf_printf(o, " sp %s b%u", m[i].value, base + i + 1);
+            put_key(o, &m[i]);
+            sl_buf_printf(o, " b%u", base + i + 1);
             if (!m[i].required)
                 sl_buf_printf(o, " | %c%u", some ? 'b' : 'a', base + i + 1);
             sl_buf_puts(o, "\n");
         }
-        o->failed = o->failed || key.failed;
-        sl_buf_release(&key);
     }
     sl_buf_printf(o, "a%u ::= ", base + n);
     if (more && most_more) {
@@ -459,8 +500,13 @@ static enum sl_status put_object(struct sl_schema *c, const json_t *s, struct na
         status = sl_fail(c->err, SL_ERR_INVALID, "properties: the schema has too many");
     if (status == SL_OK) {
         uint32_t base = c->n_rules;
-        c->n_rules += n + 1;
-        put_members(c, m, n, base, more, more_rule, most_more);
+        if (c->open && n && n <= MAX_ANY_ORDER && (!more || most_more == SL_SCHEMA_NO_MAX)) {
+            c->n_rules += 1u << n;
+            put_any_order(c, m, n, base, more, more_rule);
+        } else {
+            c->n_rules += n + 1;
+            put_members(c, m, n, base, more, more_rule, most_more);
+        }
         if (map && least == 1 && most > 0) {
             sl_buf_printf(b, "\"{\" ws m%u (\",\" ws m%u)", more_rule, more_rule);
             sl_schema_put_counts(b, 0, most == SL_SCHEMA_NO_MAX ? most : most - 1);

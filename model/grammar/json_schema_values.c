@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Behind a whole number in a value's text: it may be written with a point and zeros. Not in JSON.
+ */
+#define WHOLE "\001"
+
 /* The shortest digits that give a number back. */
 static void put_real(struct sl_buf *b, double v) {
     char text[40];
@@ -14,6 +18,21 @@ static void put_real(struct sl_buf *b, double v) {
             break;
     }
     sl_buf_puts(b, text);
+    sl_buf_puts(b, text[strspn(text, "-0123456789")] ? "" : WHOLE);
+}
+
+/* A value's text as a grammar. */
+static void put_literal(struct sl_schema *c, struct sl_buf *b, const char *text, size_t len) {
+    while (len) {
+        const char *whole = memchr(text, *WHOLE, len);
+        size_t n = whole ? (size_t)(whole - text) : len;
+        sl_schema_literal(b, text, n);
+        if (whole && c->open)
+            sl_buf_puts(b, " (\".\" \"0\"{1,15})?");
+        sl_buf_puts(b, whole && n + 1 < len ? " " : "");
+        text += n + (whole != NULL);
+        len -= n + (whole != NULL);
+    }
 }
 
 static void put_value(struct sl_buf *b, const json_t *v, uint32_t depth) {
@@ -47,7 +66,7 @@ static void put_value(struct sl_buf *b, const json_t *v, uint32_t depth) {
         sl_buf_json(b, json_string_value(v), json_string_length(v));
         break;
     case JSON_INTEGER:
-        sl_buf_printf(b, "%lld", (long long)json_integer_value(v));
+        sl_buf_printf(b, "%lld" WHOLE, (long long)json_integer_value(v));
         break;
     case JSON_REAL:
         put_real(b, json_real_value(v));
@@ -112,7 +131,7 @@ enum sl_status sl_schema_put_values(struct sl_schema *c, const json_t *s, const 
             status = sl_fail(c->err, SL_ERR_INVALID, "enum: a value is nested too deep");
         sl_buf_puts(b, any ? " | " : "");
         if (status == SL_OK)
-            sl_schema_literal(b, text.ptr, text.len);
+            put_literal(c, b, text.ptr, text.len);
         sl_buf_release(&text);
         any = true;
     }

@@ -71,14 +71,16 @@ static void check(const char *schema, unsigned flags, bool quote, const char *co
 static void test_formats(void **state) {
     (void)state;
     static const struct {
-        const char *format, *yes[10], *no[10];
+        const char *format, *yes[12], *no[12];
     } cases[] = {
         {"date",
          {"2024-02-29", "2000-02-29", "2023-12-31", "0000-01-01"},
          {"2023-02-29", "1900-02-29", "2024-04-31", "2024-13-01", "2024-1-1", "24-01-01"}},
         {"time",
-         {"12:34:56Z", "00:00:00z", "23:59:59.123456789+14:00", "23:59:60Z", "08:30:06-08:00"},
-         {"12:34:56", "24:00:00Z", "12:60:00Z", "12:34:60Z", "12:34:56+24:00"}},
+         {"12:34:56Z", "00:00:00z", "23:59:59.123456789+14:00", "23:59:60Z", "08:30:06-08:00",
+          "01:29:60+01:30", "15:59:60.5-08:00", "00:29:60-23:30", "05:44:60+05:45"},
+         {"12:34:56", "24:00:00Z", "12:60:00Z", "12:34:60Z", "12:34:56+24:00", "01:29:60-01:30",
+          "15:59:60+08:00", "23:59:60+00:30"}},
         {"date-time",
          {"2024-02-29T23:59:59Z", "1963-06-19t08:30:06.28z", "2024-01-01T00:00:00+05:30"},
          {"2023-02-29T00:00:00Z", "2024-01-01 00:00:00Z", "2024-01-01T00:00:00"}},
@@ -94,11 +96,28 @@ static void test_formats(void **state) {
          {":", "1:2:3:4:5:6:7", "1::2::3", "12345::", "1:2:3:4:5:6:7:8:9", "::1%eth0",
           "::256.1.1.1"}},
         {"email",
-         {"Joe.Bloggs@Example.COM", "te~st+tag@sub.example.org", "a@b.co"},
-         {"joe", "joe@", "@example.com", ".joe@example.com", "a..b@example.com", "joe@-a.com"}},
+         {"Joe.Bloggs@Example.COM", "te~st+tag@sub.example.org", "a@b.co",
+          "\\\"joe bloggs\\\"@example.com", "\\\"a..@b\\\"@example.com", "joe@[127.0.0.1]",
+          "joe@[IPv6:::1]"},
+         {"joe", "joe@", "@example.com", ".joe@example.com", "a..b@example.com", "joe@-a.com",
+          "\\\"joe@example.com", "joe@[127.0.0.300]", "\\\"a\\\"b@example.com"}},
+        {"idn-email",
+         {"joe@example.com", "\xce\xb4\xce\xbf@example.com", "user@cafe\xcc\x81.com",
+          "\xf0\x9d\x95\x8f@example.com"},
+         {"joe", "\xce\xb4@", "a b@example.com"}},
         {"hostname",
          {"localhost", "WWW.Example.com", LABEL_63, "a-b.c1", "1.2.3"},
          {"-a", "a-", "a..b", ".a", LABEL_63 "4", "a_b", "xn--x"}},
+        /* Punycode, contexts of RFC 5892's appendix A, and text from right to left. */
+        {"idn-hostname",
+         {"host-name", LABEL_63,
+          "\xe4\xbe\x8b\xe3\x80\x82"
+          "jp",
+          "l\xc2\xb7l", "\xce\xb1\xcd\xb5\xce\xb2", "\xd7\x90\xd7\xb3\xd7\x91",
+          "\xe3\x83\xbb\xe3\x81\x81", "\xd8\xa8\xd9\xa0\xd8\xa8",
+          "\xe0\xa4\x95\xe0\xa5\x8d\xe2\x80\x8d\xe0\xa4\xb7"},
+         {"a\xc2\xb7l", "l\xc2\xb7", "\xcd\xb5", "\xd7\xb3\xd7\x91", "\xe3\x83\xbb",
+          "\xd8\xa8\xd9\xa0\xdb\xb0", "\xe0\xa4\x95\xe2\x80\x8d", "-a", "\xd7\x90.1a"}},
         {"uri",
          {"http://example.com:8080/a%20b?q=1#f", "mailto:Joe@example.com", "urn:isbn:1",
           "ftp://[::1]:21/x", "file:///etc/hosts", "tel:+1-816-555-1212", "https://u:p@h/"},
@@ -106,9 +125,13 @@ static void test_formats(void **state) {
         {"uri-reference", {"/a/b?c", "#x", "a", "", "http://a"}, {"\\\\a", "a b", "1:2:"}},
         {"json-pointer", {"", "/a~0b/~1"}, {"a", "/~2", "/~"}},
         {"relative-json-pointer", {"0", "1/a", "2#"}, {"-1", "01", "/a"}},
-        {"iri", {"http://\xc3\xa9.example/\xe2\x82\xac"}, {"//\xc3\xa9"}},
-        {"uri-template", {"http://a/{b}{?c,d*}"}, {"{a", "a}", "{}"}},
-        {"regex", {"^a+(b|[a-z])?$", "\\\\d{3}"}, {"(a", "[", "*"}},
+        {"iri",
+         {"http://\xc3\xa9.example/\xe2\x82\xac", "http://a/?\xf3\xb0\x80\x80"},
+         {"//\xc3\xa9", "http://a/\xf3\xb0\x80\x80"}},
+        {"uri-template", {"http://a/{b}{?c,d*}", "a'b\xf0\x9f\x98\x80"}, {"{a", "a}", "{}"}},
+        {"regex",
+         {"^a+(b|[a-z])?$", "\\\\d{3}", "(?<name>x)y", "(?<=a+)b", "(?!a)b", "[]", "[^]", "\\\\cA"},
+         {"(a", "[", "*", "(?<a>b)(?<a>c)", "(?<1>a)", "\\\\c1", "(?a)"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char schema[160];
@@ -193,12 +216,40 @@ static void test_names(void **state) {
         "{\"type\":\"object\",\"properties\":{\"ok\":{},\"NO\":{}},\"propertyNames\":{\"pattern\":"
         "\"^[a-z]+$\"}}",
         0, false, TEXTS("{\"ok\":1}", "{}"), TEXTS("{\"NO\":1}", "{\"other\":1}"));
+    /* No value is both: no name may match both. */
+    check("{\"patternProperties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"boolean\"}}}", OPEN,
+          false, TEXTS("{}", "{\"a\":null}", "{\"b\":true}", "{\"c\":1}"),
+          TEXTS("{\"ab\":null}", "{\"ab\":true}", "{\"a\":1}"));
     check("{\"propertyNames\":{\"enum\":[\"x\",\"y\"]},\"type\":\"object\"}", 0, false,
           TEXTS("{\"x\":1}", "{\"y\":[]}"), TEXTS("{\"z\":1}", "{\"xy\":1}"));
     struct sl_err err = {""};
     assert_null(compile("{\"type\":\"object\",\"required\":[\"NO\"],\"propertyNames\":{\"pattern\":"
                         "\"^[a-z]+$\"}}",
                         0, &err));
+}
+
+/* As the standard reads: members in any order, whole numbers with a point. */
+static void test_open(void **state) {
+    (void)state;
+    static const char three[] =
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{"
+        "\"type\":\"boolean\"},\"c\":{\"const\":1}},\"required\":[\"a\",\"b\"]}";
+    check(three, OPEN, false,
+          TEXTS("{\"a\":null,\"b\":true}", "{\"b\":true,\"a\":null}",
+                "{\"x\":0,\"c\":1.0,\"b\":true,\"y\":[],\"a\":null}"),
+          TEXTS("{}", "{\"a\":null}", "{\"a\":null,\"a\":null,\"b\":true}",
+                "{\"b\":true,\"a\":null,\"c\":2}", "{\"b\":true,\"a\":null,}"));
+    check(three, 0, false, TEXTS("{\"a\":null,\"b\":true,\"c\":1}"),
+          TEXTS("{\"b\":true,\"a\":null}", "{\"a\":null,\"b\":true,\"c\":1.0}"));
+    check("{\"enum\":[[0],-2.0,0.5,\"1\",9007199254740992]}", OPEN, false,
+          TEXTS("[0]", "[0.00]", "-2", "-2.0", "0.5", "\"1\"", "9007199254740992.0"),
+          TEXTS("[0.1]", "-2.5", "0.50", "\"1.0\"", "9007199254740992.5"));
+    check("{\"type\":\"integer\",\"maximum\":12}", OPEN, false, TEXTS("12", "12.0", "-3"),
+          TEXTS("12.5", "13.0", "1."));
+    check("{\"type\":\"array\",\"prefixItems\":[true,false]}", OPEN, false, TEXTS("[]", "[1]"),
+          TEXTS("[1,2]"));
+    check("{\"type\":\"object\",\"properties\":{\"a\\fb\\b\":{}}}", 0, false,
+          TEXTS("{\"a\\fb\\b\":1}"), TEXTS("{\"ab\":1}"));
 }
 
 static void test_unevaluated(void **state) {
@@ -275,10 +326,10 @@ static void test_bounds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formats), cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_names),   cmocka_unit_test(test_unevaluated),
-        cmocka_unit_test(test_unique),  cmocka_unit_test(test_strict),
-        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_formats),     cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_names),       cmocka_unit_test(test_open),
+        cmocka_unit_test(test_unevaluated), cmocka_unit_test(test_unique),
+        cmocka_unit_test(test_strict),      cmocka_unit_test(test_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
