@@ -53,12 +53,25 @@ static uint32_t push_frame(struct sl_automaton *a, uint32_t node, uint32_t below
     return a->frame_slots[i] = a->n_frames++;
 }
 
+static void add(struct sl_automaton *a, uint64_t place) {
+    if (a->n_set == SL_A_SET_PLACES)
+        a->failed = true;
+    else
+        a->set[a->n_set++] = place;
+}
+
 static void set_begin(struct sl_automaton *a) {
     for (uint32_t i = 0; i < a->n_seen; i++)
         a->seen[a->seen_used[i]] = 0;
     a->n_seen = 0;
     a->n_set = 0;
     a->set_complete = false;
+    a->in_token = false;
+}
+
+/* Does the end of a token change a place? */
+static bool of_token(const struct sl_automaton *a, uint64_t place) {
+    return a->g->nodes[SL_A_NODE(place)].kind == SL_G_OTHER && SL_A_SUB(place) != SL_A_FRESH;
 }
 
 /* Adds what can take a byte from node on, through everything that takes none. */
@@ -89,11 +102,11 @@ static void enter(struct sl_automaton *a, uint32_t node, uint32_t frame) {
                 a->todo[n_todo++] =
                     SL_A_PLACE(a->frames[below].below, a->frames[below].node, SL_A_FRESH);
             break;
+        case SL_G_OTHER:
+            add(a, SL_A_PLACE(below, SL_A_NODE(place), a->in_token ? SL_A_WAITS : SL_A_FRESH));
+            break;
         default:
-            if (a->n_set == SL_A_SET_PLACES)
-                a->failed = true;
-            else
-                a->set[a->n_set++] = place;
+            add(a, place);
         }
     }
 }
@@ -137,7 +150,10 @@ static uint32_t intern(struct sl_automaton *a) {
         return SL_A_UNKNOWN;
     }
     uint32_t id = a->n_states++;
-    a->states[id] = (struct sl_a_state){a->n_places, a->n_set, hash, SL_A_MASKS, a->set_complete};
+    a->states[id] =
+        (struct sl_a_state){a->n_places, a->n_set, hash, SL_A_MASKS, a->set_complete, false};
+    for (uint32_t k = 0; k < a->n_set; k++)
+        a->states[id].token = a->states[id].token || of_token(a, a->set[k]);
     memcpy(a->places + a->n_places, a->set, a->n_set * sizeof *a->set);
     a->n_places += a->n_set;
     memset(a->row + (size_t)id * a->n_cls, 0xff, a->n_cls * sizeof *a->row);
@@ -149,6 +165,7 @@ uint32_t sl_a_step(struct sl_automaton *a, uint32_t state, uint32_t cls) {
     uint32_t byte = g->class_byte[cls];
     uint32_t first = a->states[state].first, n = a->states[state].n;
     set_begin(a);
+    a->in_token = true;
     a->work += n;
     if (a->work > a->max_work)
         a->failed = true;
@@ -159,6 +176,8 @@ uint32_t sl_a_step(struct sl_automaton *a, uint32_t state, uint32_t cls) {
         uint32_t to;
         if (v->kind == SL_G_BYTE)
             to = v->byte == byte ? SL_G_DONE : SL_G_DEAD;
+        else if (v->kind == SL_G_OTHER)
+            to = sub == SL_A_WAITS ? SL_G_DEAD : SL_A_INSIDE;
         else if (sub == SL_A_FRESH)
             to = g->classes[v->cls].lead[byte];
         else
@@ -169,18 +188,45 @@ uint32_t sl_a_step(struct sl_automaton *a, uint32_t state, uint32_t cls) {
             enter(a, v->next, SL_A_FRAME(place));
         } else {
             uint64_t at = SL_A_PLACE(SL_A_FRAME(place), node, to);
-            if (!see(a, at))
-                continue;
-            if (a->n_set == SL_A_SET_PLACES)
-                a->failed = true;
-            else
-                a->set[a->n_set++] = at;
+            if (see(a, at))
+                add(a, at);
         }
     }
     uint32_t id = a->failed ? SL_A_UNKNOWN : intern(a);
     if (id != SL_A_UNKNOWN)
         a->row[(size_t)state * a->n_cls + cls] = id;
     return id;
+}
+
+bool sl_a_may_be(const struct sl_automaton *a, uint32_t state, uint32_t id) {
+    const struct sl_a_state *s = &a->states[state];
+    bool may = s->complete || !s->token;
+    for (uint32_t i = 0; i < s->n && !may; i++) {
+        uint64_t place = a->places[s->first + i];
+        const struct sl_gnode *n = &a->g->nodes[SL_A_NODE(place)];
+        may = n->kind != SL_G_OTHER || SL_A_SUB(place) != SL_A_INSIDE || n->alt != id;
+    }
+    return may;
+}
+
+uint32_t sl_a_token(struct sl_automaton *a, uint32_t state, uint32_t id) {
+    if (!a->states[state].token)
+        return state;
+    uint32_t first = a->states[state].first, n = a->states[state].n;
+    set_begin(a);
+    a->set_complete = a->states[state].complete;
+    for (uint32_t i = 0; i < n && !a->failed; i++) {
+        uint64_t place = a->places[first + i];
+        const struct sl_gnode *v = &a->g->nodes[SL_A_NODE(place)];
+        bool inside = of_token(a, place) && SL_A_SUB(place) == SL_A_INSIDE;
+        if (of_token(a, place) && !inside)
+            place = SL_A_PLACE(SL_A_FRAME(place), SL_A_NODE(place), SL_A_FRESH);
+        if (inside && v->alt != id)
+            enter(a, v->next, SL_A_FRAME(place));
+        else if (!inside && see(a, place))
+            add(a, place);
+    }
+    return a->failed ? SL_A_UNKNOWN : intern(a);
 }
 
 /* ---- memory ---- */
@@ -255,7 +301,7 @@ static void forget(struct sl_automaton *a) {
             h = mix(h ^ a->set[i]) + 0x9e3779b97f4a7c15u * i;
         memcpy(a->places + n_places, a->set, a->n_set * sizeof *a->set);
         a->states[n_states] =
-            (struct sl_a_state){n_places, old.n, (uint32_t)h, SL_A_MASKS, old.complete};
+            (struct sl_a_state){n_places, old.n, (uint32_t)h, SL_A_MASKS, old.complete, old.token};
         n_places += old.n;
         uint32_t i = (uint32_t)h & (SL_A_STATE_SLOTS - 1);
         while (a->state_slots[i])
@@ -465,6 +511,20 @@ enum sl_status sl_cursor_push_bytes(struct sl_cursor *c, const char *bytes, size
     return status;
 }
 
+static enum sl_status end_token(struct sl_cursor *c, uint32_t id, struct sl_err *err) {
+    struct sl_automaton *a = c->a;
+    sl_a_begin(a);
+    uint32_t state = sl_a_token(a, c->state, id);
+    if (state == SL_A_UNKNOWN && sl_a_again(a))
+        state = sl_a_token(a, c->state, id);
+    if (state == SL_A_UNKNOWN)
+        return sl_a_too_much(err);
+    if (state == SL_A_DEAD)
+        return sl_fail(err, SL_ERR_INVALID, "the grammar does not allow this token here");
+    c->state = state;
+    return SL_OK;
+}
+
 enum sl_status sl_cursor_push_token(struct sl_cursor *c, uint32_t id, struct sl_err *err) {
     const struct sl_automaton *a = c->a;
     if (c->ended || id >= a->vocab->n_vocab)
@@ -483,8 +543,16 @@ enum sl_status sl_cursor_push_token(struct sl_cursor *c, uint32_t id, struct sl_
     }
     if (s.len == 0)
         return sl_fail(err, SL_ERR_INVALID, "the grammar does not allow a token without text");
-    enum sl_status status = sl_cursor_push_bytes(c, s.ptr, s.len, err);
-    c->started = c->started || status == SL_OK;
+    struct sl_cursor at;
+    sl_cursor_copy(&at, c);
+    enum sl_status status = sl_cursor_push_bytes(&at, s.ptr, s.len, err);
+    if (status == SL_OK)
+        status = end_token(&at, id, err);
+    if (status == SL_OK) {
+        c->state = at.state;
+        c->started = true;
+    }
+    sl_cursor_release(&at);
     return status;
 }
 

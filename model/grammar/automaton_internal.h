@@ -33,12 +33,17 @@
 #define SL_A_SUB(place)   ((uint32_t)(place) & (SL_G_MAX_SUBS - 1))
 /* sub of a character not begun: no sub table is numbered so high, see SL_G_MAX_SUBS's use */
 #define SL_A_FRESH (SL_G_MAX_SUBS - 1)
+/* sub of an OTHER: it is waiting for the token before to end; its own token has begun. FRESH: its
+ * token begins with the next byte. */
+#define SL_A_WAITS  (SL_G_MAX_SUBS - 2)
+#define SL_A_INSIDE (SL_G_MAX_SUBS - 3)
 
 struct sl_a_state {
     uint32_t first, n; /* places[], ascending */
     uint32_t hash;
     uint16_t mask; /* index of its set of tokens, SL_A_MASKS = none */
     bool complete;
+    bool token; /* has an OTHER that waits or is inside: the end of a token changes it */
 };
 
 /* A return: to node, then to the frame below. Frame 0 is the bottom. */
@@ -68,6 +73,7 @@ struct sl_automaton {
     uint64_t *set;
     uint32_t n_set;
     bool set_complete;
+    bool in_token;  /* the set is of a place within or at the end of a token, before sl_a_token */
     uint64_t *seen; /* places that were entered, open addressing; 0 = free */
     uint32_t *seen_used;
     uint32_t n_seen;
@@ -85,6 +91,10 @@ struct sl_automaton {
 
 /* The state after a byte; SL_A_UNKNOWN: a bound is reached, a->failed is set. */
 uint32_t sl_a_step(struct sl_automaton *a, uint32_t state, uint32_t cls);
+/* The state after the token id has ended; SL_A_DEAD: it was not allowed. Errors as sl_a_step. */
+uint32_t sl_a_token(struct sl_automaton *a, uint32_t state, uint32_t id);
+/* Would that be another state than SL_A_DEAD? */
+bool sl_a_may_be(const struct sl_automaton *a, uint32_t state, uint32_t id);
 /* Makes room for a call's work: forgets when half of some memory is used. */
 void sl_a_begin(struct sl_automaton *a);
 /* A call has failed. True: there was something kept that another attempt does without, and now it

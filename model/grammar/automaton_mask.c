@@ -19,6 +19,10 @@ static uint32_t plain_run(const struct sl_automaton *a, uint32_t state, bool *ou
             n_plain += sl_g_plain_lead(n->byte);
             continue;
         }
+        if (n->kind == SL_G_OTHER) {
+            n_plain++;
+            continue;
+        }
         if (SL_A_SUB(place) != SL_A_FRESH) /* within a character: no plain token starts here */
             continue;
         n_plain++; /* or a class that takes none: then it is walked, which is right as well */
@@ -62,7 +66,8 @@ static bool walk(struct sl_automaton *a, const struct sl_vocab_part *part, uint3
         path[n->depth] = next;
         for (uint32_t k = n->first; k < nodes[i + 1].first; k++) {
             uint32_t id = part->tokens[k];
-            set[id / 64] |= 1ull << (id % 64);
+            if (sl_a_may_be(a, next, id))
+                set[id / 64] |= 1ull << (id % 64);
         }
         i++;
     }

@@ -75,6 +75,14 @@ enum sl_status sl_g_literal(struct sl_grammar *g, const char *bytes, size_t len,
     return close_frag(g, f, err);
 }
 
+enum sl_status sl_g_other(struct sl_grammar *g, uint32_t id, struct sl_gfrag *f,
+                          struct sl_err *err) {
+    f->first = f->start = g->n_nodes;
+    uint32_t node = 0;
+    enum sl_status status = sl_g_node(g, SL_G_OTHER, g->n_nodes + 1, id, &node, err);
+    return status == SL_OK ? close_frag(g, f, err) : status;
+}
+
 enum sl_status sl_g_call(struct sl_grammar *g, uint32_t rule, struct sl_gfrag *f,
                          struct sl_err *err) {
     f->first = f->start = g->n_nodes;
@@ -234,7 +242,7 @@ static uint16_t add_sub(struct class_builder *b, const struct sl_gsub *s) {
     for (uint32_t i = g->n_subs, seen = 0; i-- > 0 && seen < 64; seen++)
         if (memcmp(&g->subs[i], s, sizeof *s) == 0)
             return (uint16_t)i;
-    if (g->n_subs == SL_G_MAX_SUBS - 1) { /* the last number is taken, see SL_A_FRESH */
+    if (g->n_subs == SL_G_MAX_SUBS - 3) { /* the last numbers are taken, see SL_A_FRESH */
         b->status = sl_fail(b->err, SL_ERR_INVALID,
                             "the grammar's character classes have too many ranges: use fewer");
         return SL_G_DEAD;

@@ -122,9 +122,10 @@ static void find_good(const struct sl_grammar *g, struct backward *b, bool empty
         for (uint32_t k = b->first[v]; k < b->first[v + 1]; k++) {
             uint32_t u = b->from[k];
             const struct sl_gnode *n = &g->nodes[u];
-            bool passes = n->kind == SL_G_SPLIT ||
-                          (n->kind == SL_G_CALL && good[g->rule_start[n->alt]]) ||
-                          (!empty_only && (n->kind == SL_G_BYTE || n->kind == SL_G_CLASS));
+            bool passes =
+                n->kind == SL_G_SPLIT || (n->kind == SL_G_CALL && good[g->rule_start[n->alt]]) ||
+                (!empty_only &&
+                 (n->kind == SL_G_BYTE || n->kind == SL_G_CLASS || n->kind == SL_G_OTHER));
             if (passes && !good[u]) {
                 good[u] = true;
                 b->todo[n_todo++] = u;

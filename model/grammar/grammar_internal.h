@@ -16,6 +16,7 @@ enum sl_gkind {
     SL_G_SPLIT, /* to next and to alt */
     SL_G_BYTE,  /* takes byte, to next */
     SL_G_CLASS, /* takes a character of class cls, to next */
+    SL_G_OTHER, /* takes a token other than alt, to next */
     SL_G_CALL,  /* rule alt, then to next */
     SL_G_END,   /* of the rule */
 };
@@ -29,7 +30,8 @@ struct sl_gnode {
     bool tail_call;   /* CALL: nothing follows in this rule */
     uint16_t cls;
     uint32_t next;
-    uint32_t alt; /* SPLIT: the other way; CALL: the rule; CLASS: see grammar_plain.c */
+    uint32_t
+        alt; /* SPLIT: the other way; CALL: the rule; OTHER: a token; CLASS: see grammar_plain.c */
 };
 
 /* Steps within a character. */
@@ -97,6 +99,9 @@ enum sl_status sl_g_empty(struct sl_grammar *g, struct sl_gfrag *out_frag,
                           struct sl_err *err) SL_MUST_CHECK;
 enum sl_status sl_g_literal(struct sl_grammar *g, const char *bytes, size_t len,
                             struct sl_gfrag *out_frag, struct sl_err *err) SL_MUST_CHECK;
+/* Any token but id. */
+enum sl_status sl_g_other(struct sl_grammar *g, uint32_t id, struct sl_gfrag *out_frag,
+                          struct sl_err *err) SL_MUST_CHECK;
 /* ranges [n] are sorted and joined in place; negate: every other character. */
 enum sl_status sl_g_class(struct sl_grammar *g, struct sl_crange *ranges, uint32_t n, bool negate,
                           struct sl_gfrag *out_frag, struct sl_err *err) SL_MUST_CHECK;

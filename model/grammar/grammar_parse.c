@@ -9,7 +9,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define MAX_RULES 65536u
+#define MAX_RULES      65536u
+#define MAX_TOKEN_NAME 128u
 
 struct name {
     const char *ptr; /* into the text */
@@ -20,6 +21,7 @@ struct name {
 };
 
 struct parser {
+    const struct sl_tokenizer *tok; /* NULL: unknown */
     struct sl_grammar *g;
     const char *text, *start;
     size_t len, at;
@@ -295,13 +297,9 @@ void sl_grammar_token(uint32_t id, char out[SL_GRAMMAR_TOKEN_BYTES]) {
         out[i] = (char)(0x80 | (id >> (7 * (i - 1)) & 0x7f));
 }
 
-/* <[1234]> */
-static enum sl_status control_token(struct parser *p, struct sl_gfrag *out) {
-    char bytes[SL_GRAMMAR_TOKEN_BYTES];
+/* [1234]> */
+static enum sl_status token_number(struct parser *p, uint32_t *out_id) {
     uint32_t id = 0, digits = 0;
-    p->at++;
-    if (peek(p) != '[')
-        return bad(p, "a control token is written <[number]>: '[' is expected");
     for (p->at++; peek(p) >= '0' && peek(p) <= '9'; p->at++, digits++)
         if ((id = id * 10 + (uint32_t)(peek(p) - '0')) > SL_GRAMMAR_MAX_TOKEN)
             return bad(p, "a token's number is too large");
@@ -310,8 +308,49 @@ static enum sl_status control_token(struct parser *p, struct sl_gfrag *out) {
     if (p->len - p->at < 2 || memcmp(p->text + p->at, "]>", 2) != 0)
         return bad(p, "']>' is expected");
     p->at += 2;
-    sl_grammar_token(id, bytes);
-    return where(p, sl_g_literal(p->g, bytes, sizeof bytes, out, p->err));
+    *out_id = id;
+    return SL_OK;
+}
+
+/* text> */
+static enum sl_status token_named(struct parser *p, uint32_t *out_id) {
+    const char *name = p->text + p->at - 1; /* with the brackets, as such tokens have them */
+    size_t most = p->len - p->at < MAX_TOKEN_NAME ? p->len - p->at : MAX_TOKEN_NAME;
+    const char *end = p->tok ? memchr(name + 1, '>', most) : NULL;
+    if (!end)
+        return bad(p, p->tok ? "a token is written <[number]> or <text>: '>' is expected"
+                             : "a token is written <[number]>: '[' is expected");
+    size_t len = (size_t)(end - name) + 1;
+    *out_id = sl_tokenizer_find(p->tok, name, len);
+    if (*out_id == SL_NO_TOKEN)
+        return sl_fail(p->err, SL_ERR_INVALID,
+                       "line %u of the grammar: '%.*s' is no token of this model", line_of(p),
+                       (int)len, name);
+    p->at += len - 1;
+    return SL_OK;
+}
+
+/* <[1234]>, <text>, and with ! before them: any other. */
+static enum sl_status token(struct parser *p, struct sl_gfrag *out) {
+    char buf[SL_GRAMMAR_TOKEN_BYTES];
+    bool other = peek(p) == '!';
+    uint32_t id = 0;
+    p->at += other;
+    if (peek(p) != '<')
+        return bad(p, "'<' of a token is expected behind '!'");
+    p->at++;
+    enum sl_status status = peek(p) == '[' ? token_number(p, &id) : token_named(p, &id);
+    if (status == SL_OK && p->tok && id >= sl_tokenizer_n_vocab(p->tok))
+        return bad(p, "the model has no token of this number");
+    if (status != SL_OK || other)
+        return status == SL_OK ? where(p, sl_g_other(p->g, id, out, p->err)) : status;
+    struct sl_str s = {buf, SL_GRAMMAR_TOKEN_BYTES};
+    sl_grammar_token(id, buf);
+    if (p->tok)
+        s = sl_grammar_token_text(p->tok, id, buf);
+    if (!s.len)
+        return bad(p, "this token has no text that could be asked for");
+    return where(p, sl_g_literal(p->g, s.ptr, s.len, out, p->err));
 }
 
 /* Repetitions behind an item. */
@@ -367,8 +406,8 @@ static enum sl_status item(struct parser *p, struct sl_gfrag *out) {
         return literal(p, out);
     if (c == '[')
         return char_class(p, out);
-    if (c == '<')
-        return control_token(p, out);
+    if (c == '<' || c == '!')
+        return token(p, out);
     if (c == '.') {
         p->at++;
         return where(p, sl_g_class(p->g, NULL, 0, true, out, p->err));
@@ -390,7 +429,7 @@ static enum sl_status item(struct parser *p, struct sl_gfrag *out) {
     }
     uint32_t n = name_at(p, &is_rule);
     if (!n)
-        return bad(p, "a literal, class, group, rule name or control token is expected");
+        return bad(p, "a literal, class, group, rule name or token is expected");
     status = find_name(p, p->text + p->at, n, &name);
     if (status != SL_OK)
         return status;
@@ -497,10 +536,16 @@ enum sl_status sl_grammar_parse(const char *text, size_t len, struct sl_grammar 
 
 enum sl_status sl_grammar_parse_from(const char *text, size_t len, const char *start,
                                      struct sl_grammar **out_grammar, struct sl_err *err) {
+    return sl_grammar_parse_for(NULL, text, len, start, out_grammar, err);
+}
+
+enum sl_status sl_grammar_parse_for(const struct sl_tokenizer *tok, const char *text, size_t len,
+                                    const char *start, struct sl_grammar **out_grammar,
+                                    struct sl_err *err) {
     if (len > SL_GRAMMAR_MAX_TEXT_BYTES)
         return sl_fail(err, SL_ERR_INVALID, "the grammar has %zu bytes; the most is %u", len,
                        SL_GRAMMAR_MAX_TEXT_BYTES);
-    struct parser p = {.text = text, .start = start, .len = len, .err = err};
+    struct parser p = {.tok = tok, .text = text, .start = start, .len = len, .err = err};
     if (getrandom(&p.seed, sizeof p.seed, 0) < 0)
         p.seed = (uintptr_t)&p; /* as good as nothing better */
     p.g = calloc(1, sizeof *p.g);

@@ -69,6 +69,9 @@ static void note(struct sl_grammar *g, const bool *nullable, const bool *class_p
         case SL_G_BYTE:
             n_plain += starts_plain(g, n);
             break;
+        case SL_G_OTHER:
+            n_plain++;
+            break;
         default: /* the end of this rule, what follows is unknown; of a called one, seen above */
             end = end || !called;
         }

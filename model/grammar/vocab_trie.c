@@ -91,10 +91,8 @@ static bool drops_first_space(const struct sl_tokenizer *tok, const struct sl_vo
     return false;
 }
 
-/* What stands for a token in grammars: its text, or a control token's own bytes (buf), which no
- * other token may have. */
-static struct sl_str grammar_text(const struct sl_tokenizer *tok, uint32_t id,
-                                  char buf[SL_GRAMMAR_TOKEN_BYTES]) {
+struct sl_str sl_grammar_token_text(const struct sl_tokenizer *tok, uint32_t id,
+                                    char buf[SL_GRAMMAR_TOKEN_BYTES]) {
     struct sl_str s = sl_tokenizer_piece(tok, id, false);
     if (s.len == 0 && sl_tokenizer_is_control(tok, id) && id <= SL_GRAMMAR_MAX_TOKEN) {
         sl_grammar_token(id, buf);
@@ -109,14 +107,14 @@ static bool copy_texts(struct sl_vocab_trie *t, const struct sl_tokenizer *tok) 
     char buf[SL_GRAMMAR_TOKEN_BYTES];
     size_t total = 0;
     for (uint32_t id = 0; id < t->n_vocab; id++)
-        total += grammar_text(tok, id, buf).len;
+        total += sl_grammar_token_text(tok, id, buf).len;
     t->offset = calloc((size_t)t->n_vocab + 1, sizeof *t->offset);
     t->bytes = malloc(total + 1);
     if (total > UINT32_MAX || !t->offset || !t->bytes)
         return false;
     uint32_t at = 0;
     for (uint32_t id = 0; id < t->n_vocab; id++) {
-        struct sl_str s = grammar_text(tok, id, buf);
+        struct sl_str s = sl_grammar_token_text(tok, id, buf);
         if (s.len) {
             memcpy(t->bytes + at, s.ptr, s.len);
             at += (uint32_t)s.len;
@@ -130,7 +128,7 @@ uint64_t sl_vocab_trie_most_bytes(const struct sl_tokenizer *tok) {
     char buf[SL_GRAMMAR_TOKEN_BYTES];
     uint64_t n_vocab = sl_tokenizer_n_vocab(tok), text = 0;
     for (uint32_t id = 0; id < n_vocab; id++)
-        text += grammar_text(tok, id, buf).len;
+        text += sl_grammar_token_text(tok, id, buf).len;
     return sizeof(struct sl_vocab_trie) + text * (1 + sizeof(struct sl_vocab_node)) +
            2 * sizeof(struct sl_vocab_node) + (n_vocab + 1) * 3 * sizeof(uint32_t) +
            (SL_VOCAB_PLAIN_MAX * ((n_vocab + 63) / 64) + 1) * sizeof(uint64_t);

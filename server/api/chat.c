@@ -282,7 +282,7 @@ static bool plan_answer(struct sl_exchange *ex, const json_t *body, struct wishe
                                            .header = {p->header, header.len}};
     bool before = harmony || (thinks && place != SL_ANSWER_BEHIND_REASONING);
     if (!w->tools.bound && !(form->field && (before || callable)))
-        return sl_params_bind(p, form, form->rule, form->field, &ex->error);
+        return sl_params_bind(p, form, form->rule, form->field, v->tok, &ex->error);
 
     struct sl_err err;
     struct sl_answer_grammar g = {.format = v->format,
@@ -301,7 +301,7 @@ static bool plan_answer(struct sl_exchange *ex, const json_t *body, struct wishe
         return sl_http_bad(&ex->error, "tools", "'tools': %.440s", err.text);
     if (status != SL_OK)
         return sl_http_from_status(&ex->error, status, &err);
-    return sl_params_bind(p, form, "sl-answer", field, &ex->error);
+    return sl_params_bind(p, form, "sl-answer", field, v->tok, &ex->error);
 }
 
 void sl_chat_answer(struct sl_exchange *ex, enum sl_api api, const json_t *body,

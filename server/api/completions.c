@@ -182,7 +182,7 @@ void sl_completion_answer(struct sl_exchange *ex, enum sl_api api, const json_t 
     params.about = *about;
     *about = (struct sl_request_about){0};
     if (!ok || !sl_content_form_read(body, &form, e) ||
-        !sl_params_bind(&params, &form, form.rule, form.field, e) ||
+        !sl_params_bind(&params, &form, form.rule, form.field, v->tok, e) ||
         !sl_fields_read(body, fields, 1, &echo, e))
         goto out;
     if (json_is_true(json_object_get(body, "continue_final_message"))) {

@@ -246,14 +246,15 @@ void sl_content_form_release(struct sl_content_form *f) {
 }
 
 bool sl_content_form_compile(const struct sl_content_form *f, const char *rule, const char *field,
-                             struct sl_grammar **out_grammar, struct sl_http_error *e) {
+                             const struct sl_tokenizer *tok, struct sl_grammar **out_grammar,
+                             struct sl_http_error *e) {
     struct sl_err err;
     *out_grammar = NULL;
     if (!rule[0])
         return true;
-    enum sl_status status =
-        f->text.failed ? sl_fail(&err, SL_ERR_NOMEM, "out of memory")
-                       : sl_grammar_parse_from(f->text.ptr, f->text.len, rule, out_grammar, &err);
+    enum sl_status status = f->text.failed ? sl_fail(&err, SL_ERR_NOMEM, "out of memory")
+                                           : sl_grammar_parse_for(tok, f->text.ptr, f->text.len,
+                                                                  rule, out_grammar, &err);
     if (status == SL_ERR_INVALID)
         return sl_http_bad(e, field, "'%s': %.440s", field, err.text);
     return status == SL_OK || sl_http_from_status(e, status, &err);

@@ -27,7 +27,8 @@ void sl_content_form_release(struct sl_content_form *f);
 /* *out_grammar is the caller's (sl_grammar_destroy); NULL if any text will do. field: the one that
  * errors name. */
 bool sl_content_form_compile(const struct sl_content_form *f, const char *rule, const char *field,
-                             struct sl_grammar **out_grammar, struct sl_http_error *e);
+                             const struct sl_tokenizer *tok, struct sl_grammar **out_grammar,
+                             struct sl_http_error *e);
 
 /* A choice's constraint. The choices of a request share the automaton, since the engine runs them
  * on one thread. */

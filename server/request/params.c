@@ -219,8 +219,8 @@ bool sl_params_read(const json_t *body, enum sl_api api, const struct sl_tokeniz
 }
 
 bool sl_params_bind(struct sl_gen_params *p, const struct sl_content_form *form, const char *rule,
-                    const char *field, struct sl_http_error *e) {
-    if (!sl_content_form_compile(form, rule, field, &p->grammar, e))
+                    const char *field, const struct sl_tokenizer *tok, struct sl_http_error *e) {
+    if (!sl_content_form_compile(form, rule, field, tok, &p->grammar, e))
         return false;
     if (p->grammar && p->ignore_eos)
         return sl_http_bad(e, "ignore_eos", "'ignore_eos' cannot be true with '%.60s'", field);

@@ -73,9 +73,10 @@ enum sl_api {
  * (translate.h). out must be zero; release it even on failure. */
 bool sl_params_read(const json_t *body, enum sl_api api, const struct sl_tokenizer *tok,
                     struct sl_gen_params *out, struct sl_http_error *e);
-/* Compiles the form from this rule into p->grammar ("": none). field: the one that errors name. */
+/* Compiles the form from this rule into p->grammar ("": none). field: the one that errors name; tok
+ * has the tokens that a grammar names. */
 bool sl_params_bind(struct sl_gen_params *p, const struct sl_content_form *form, const char *rule,
-                    const char *field, struct sl_http_error *e);
+                    const char *field, const struct sl_tokenizer *tok, struct sl_http_error *e);
 void sl_params_release(struct sl_gen_params *p);
 
 #endif

@@ -5,10 +5,12 @@
 #include "common/utf8.h"
 #include "model/grammar/automaton.h"
 
+static const struct sl_tokenizer *vocabulary; /* of grammars that name tokens */
+
 static struct sl_grammar *compile(const char *text) {
     struct sl_grammar *g = NULL;
     struct sl_err err = {""};
-    if (sl_grammar_parse(text, strlen(text), &g, &err) != SL_OK)
+    if (sl_grammar_parse_for(vocabulary, text, strlen(text), "root", &g, &err) != SL_OK)
         fail_msg("%s\n%s", err.text, text);
     return g;
 }
@@ -343,18 +345,85 @@ static void test_sets(void **state) {
         "\\t]{0,8}\n"
         "s ::= \"\\\"\" ([^\"\\\\\\x00-\\x1f] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-f]{4}))* "
         "\"\\\"\"\nn ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15}) (\".\" [0-9]{1,15})?",
+        "root ::= !<[300]>* <[300]>",
+        "root ::= \"a\" (!<[97]> | [b-z]){3} x\nx ::= !<[260]> x | !<[261]> \"!\"",
+        "root ::= ([^\"\\\\\\x00-\\x1f]{0,6} | !<[270]>) (!<[97]>{2} | [a-z]*) \"\\\"\"",
     };
     for (int spm = 0; spm < 2; spm++) {
         struct sl_tokenizer *tok = make_tokenizer(spm);
         struct sl_vocab_trie *t;
         assert_int_equal(sl_vocab_trie_create(tok, &t), SL_OK);
         assert_int_equal(t->drops_first_space, spm);
+        vocabulary = tok;
         for (size_t i = 0; i < sizeof grammars / sizeof *grammars; i++)
             for (unsigned seed = 0; seed < 6; seed++)
                 check_sets(grammars[i], t, spm ? 2 : 256, 40, seed);
+        vocabulary = NULL;
         sl_vocab_trie_destroy(&t);
         sl_tokenizer_destroy(&tok);
     }
+}
+
+/* The ids of texts, each one token. */
+static uint32_t id_of(const struct sl_tokenizer *tok, const char *text) {
+    uint32_t id = sl_tokenizer_find(tok, text, strlen(text));
+    assert_int_not_equal(id, SL_NO_TOKEN);
+    return id;
+}
+
+/* Tokens by their text and number, and any but one. */
+static void test_tokens(void **state) {
+    (void)state;
+    struct sl_tokenizer *tok = make_tokenizer(false);
+    struct sl_vocab_trie *t;
+    assert_int_equal(sl_vocab_trie_create(tok, &t), SL_OK);
+    uint32_t a = id_of(tok, "a"), b = id_of(tok, "b"), c = id_of(tok, "c"), end = 256;
+    char numbered[128], not_b[128];
+    snprintf(numbered, sizeof numbered, "root ::= <[%u]> !<[%u]>* <|end|> <[%u]>", a, end, b);
+    snprintf(not_b, sizeof not_b, "root ::= (!<[%u]>){2} \"b\"", b);
+    const struct {
+        const char *grammar;
+        uint32_t yes[6], no[6]; /* ids and a 0 */
+    } cases[] = {
+        {"root ::= <|end|> \"a\"", {end, a}, {a}},
+        {"root ::= !<|end|>* <|end|>", {a, b, end}, {end, end}},
+        {"root ::= !<|end|>{2}", {a, a}, {a, a, a}},
+        {numbered, {a, c, a, end, b}, {a, end, c}},
+        {not_b, {a, c, b}, {a, b}},
+        {not_b, {end, c, b}, {a, c, c}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sl_automaton *au;
+        vocabulary = tok;
+        struct sl_grammar *g = compile(cases[i].grammar);
+        vocabulary = NULL;
+        assert_int_equal(sl_automaton_create(g, t, NULL, 0, &au), SL_OK);
+        for (int want = 1; want >= 0; want--) {
+            const uint32_t *ids = want ? cases[i].yes : cases[i].no;
+            struct sl_cursor at;
+            bool ok = true;
+            assert_int_equal(sl_cursor_init(&at, au, NULL), SL_OK);
+            for (; *ids && ok; ids++)
+                ok = sl_cursor_push_token(&at, *ids, NULL) == SL_OK;
+            if ((ok && sl_cursor_complete(&at)) != (bool)want)
+                fail_msg("%s: %s", cases[i].grammar, want ? "refused" : "taken");
+            sl_cursor_release(&at);
+        }
+        sl_automaton_destroy(&au);
+        sl_grammar_destroy(&g);
+    }
+    static const char *const bad[] = {
+        "root ::= <nothing>",   "root ::= !<nothing>", "root ::= !a", "root ::= <[999999]>",
+        "root ::= !<[999999]>", "root ::= <|end|",     "root ::= !",  "root ::= <"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct sl_grammar *g = NULL;
+        struct sl_err err = {""};
+        assert_int_equal(sl_grammar_parse_for(tok, bad[i], strlen(bad[i]), "root", &g, &err),
+                         SL_ERR_INVALID);
+        assert_non_null(strstr(err.text, "line 1"));
+    }
+    sl_vocab_trie_destroy(&t);
+    sl_tokenizer_destroy(&tok);
 }
 
 /* Each token's set is worked out within a call's bound, but all together would hold up others: the
@@ -462,15 +531,11 @@ static void test_control_tokens(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_ran_before),
-        cmocka_unit_test(test_control_tokens),
-        cmocka_unit_test(test_takes),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_ambiguous),
-        cmocka_unit_test(test_forgets),
-        cmocka_unit_test(test_sets),
-        cmocka_unit_test(test_apply),
-        cmocka_unit_test(test_debt),
+        cmocka_unit_test(test_what_ran_before), cmocka_unit_test(test_control_tokens),
+        cmocka_unit_test(test_tokens),          cmocka_unit_test(test_takes),
+        cmocka_unit_test(test_refuses),         cmocka_unit_test(test_ambiguous),
+        cmocka_unit_test(test_forgets),         cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_apply),           cmocka_unit_test(test_debt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
