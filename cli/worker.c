@@ -5,6 +5,7 @@
 #include "cli/device_bandwidth.h"
 #include "cli/open_engine.h"
 #include "cli/ram_bandwidth.h"
+#include "cli/worker_pages.h"
 #include "cluster/worker.h"
 #include "common/cpus.h"
 #include "common/log.h"
@@ -21,7 +22,7 @@
 
 struct options {
     bool no_measure;
-    const char *model, *cache, *address, *log_level;
+    const char *model, *cache, *address, *http, *log_level;
     struct sl_engine_config engine;
     struct sl_engine_options memory;
 };
@@ -77,6 +78,10 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 't', "--threads", "N", &given.engine.n_threads,
      "CPU threads that compute (default: all CPUs)", false},
     {SL_ARG_HEADING, 0, "Other", NULL, NULL, NULL, false},
+    {SL_ARG_STRING, 0, "--http", "ADDRESS", &given.http,
+     "HOST:PORT where the worker serves its own /health and /metrics, without a key or\n"
+     "encryption: for probes and Prometheus (default: nowhere)",
+     false},
     {SL_ARG_FLAG, 0, "--no-measure", NULL, &given.no_measure,
      "do not measure the memory's and the disk's speed at the start: 'sluice plan\n"
      "--workers' then knows less",
@@ -175,11 +180,19 @@ static int work(struct options *o, struct sl_net_key *key) {
         measure(o, opened.model, &config);
         config.measure = measure_device;
     }
-    enum sl_status st = sl_worker_run(&config, &err);
+    struct sl_worker *worker = NULL;
+    struct sl_worker_pages *pages = NULL;
+    enum sl_status st = sl_worker_create(&config, &worker, &err);
+    if (st == SL_OK && o->http)
+        st = sl_worker_pages_start(o->http, worker, &pages, &err);
+    if (st == SL_OK)
+        st = sl_worker_run(worker, &err);
     if (st != SL_OK)
         sl_error("%s", err.text);
     else
         sl_info("stopped");
+    sl_worker_pages_stop(&pages);
+    sl_worker_destroy(&worker);
     sl_close_engine(&opened);
     return st != SL_OK;
 }

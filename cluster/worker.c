@@ -32,17 +32,17 @@
 /* What fetching takes of memory beside all else. */
 #define FETCH_BYTES (4u * SL_PIECE_BYTES)
 
-struct worker;
+struct sl_worker;
 
 /* How answers of a stage get to the coordinator. */
 struct port {
     struct sl_stage_carrier carrier; /* first */
-    struct worker *w;
+    struct sl_worker *w;
     uint32_t at;
     struct sl_stage_server *server; /* under the lock */
 };
 
-struct worker {
+struct sl_worker {
     struct sl_link_owner owner;         /* first */
     struct sl_listener_owner listeners; /* its links are the worker's */
     struct sl_progress progress;
@@ -65,8 +65,14 @@ struct worker {
     struct sl_setup_model told;   /* of the coordinator's model */
     struct sl_model_cache *cache; /* NULL: nothing is fetched */
     struct sl_setup_load asked;
-    bool gone; /* it is to be closed */
+    bool gone;    /* it is to be closed */
+    bool parting; /* it is being closed: nobody else may use the link */
     uint32_t epoch;
+    /* What is shown of it. */
+    bool listens;
+    uint64_t n_coordinators;
+    struct sl_setup_progress loading;
+    const struct sl_worker_stages *shown; /* the stages, from loaded until they are closed */
 };
 
 /* ---- what goes out ---- */
@@ -95,11 +101,11 @@ static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kin
 }
 
 /* Has it no copy of the model? */
-static bool fetches(const struct worker *w) {
+static bool fetches(const struct sl_worker *w) {
     return w->config.cache != NULL;
 }
 
-static void introduce(struct worker *w, struct sl_link *l) {
+static void introduce(struct sl_worker *w, struct sl_link *l) {
     struct sl_setup_hello hello = {
         .role = 2, .messages = SL_MESSAGE_VERSION, .wants_model = fetches(w)};
     uint8_t bytes[SL_SETUP_MAX_BYTES];
@@ -113,7 +119,8 @@ static void introduce(struct worker *w, struct sl_link *l) {
 
 /* ---- what comes in: links' threads, under the lock ---- */
 
-static enum sl_status take_hello(struct worker *w, const struct sl_frame *f, struct sl_err *err) {
+static enum sl_status take_hello(struct sl_worker *w, const struct sl_frame *f,
+                                 struct sl_err *err) {
     struct sl_setup_hello m;
     SL_TRY(sl_setup_get_hello(f->bytes, f->n, &m, err));
     if (m.role != 1)
@@ -130,7 +137,8 @@ static enum sl_status take_hello(struct worker *w, const struct sl_frame *f, str
     return SL_OK;
 }
 
-static enum sl_status take_message(struct worker *w, const struct sl_frame *f, struct sl_err *err) {
+static enum sl_status take_message(struct sl_worker *w, const struct sl_frame *f,
+                                   struct sl_err *err) {
     uint32_t at = f->n >= STAGE_BYTES ? sl_get_u32(f->bytes) : UINT32_MAX;
     if (at >= SL_MAX_STAGES || !w->ports[at].server)
         return sl_fail(err, SL_ERR_PROTOCOL, "a request to a stage that there is not");
@@ -138,7 +146,7 @@ static enum sl_status take_message(struct worker *w, const struct sl_frame *f, s
                                     err);
 }
 
-static enum sl_status take(struct worker *w, const struct sl_frame *f, struct sl_err *err) {
+static enum sl_status take(struct sl_worker *w, const struct sl_frame *f, struct sl_err *err) {
     if (f->type == SL_FRAME_HELLO && !w->has_hello)
         return take_hello(w, f, err);
     if (f->type == SL_FRAME_MODEL && w->has_hello && fetches(w) && !w->wants_offer && !w->serves) {
@@ -163,7 +171,7 @@ static enum sl_status take(struct worker *w, const struct sl_frame *f, struct sl
 
 static enum sl_status was_received(struct sl_link_owner *o, struct sl_link *l,
                                    const struct sl_frame *f, struct sl_err *err) {
-    struct worker *w = (struct worker *)(void *)o;
+    struct sl_worker *w = (struct sl_worker *)(void *)o;
     (void)l;
     pthread_mutex_lock(&w->lock);
     enum sl_status st = take(w, f, err);
@@ -174,7 +182,7 @@ static enum sl_status was_received(struct sl_link_owner *o, struct sl_link *l,
 
 static void was_lost(struct sl_link_owner *o, struct sl_link *l, enum sl_status status,
                      const struct sl_err *why) {
-    struct worker *w = (struct worker *)(void *)o;
+    struct sl_worker *w = (struct sl_worker *)(void *)o;
     (void)l;
     (void)status;
     pthread_mutex_lock(&w->lock);
@@ -186,7 +194,8 @@ static void was_lost(struct sl_link_owner *o, struct sl_link *l, enum sl_status 
 
 /* On the listener's thread. */
 static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
-    struct worker *w = (struct worker *)(void *)((char *)o - offsetof(struct worker, listeners));
+    struct sl_worker *w =
+        (struct sl_worker *)(void *)((char *)o - offsetof(struct sl_worker, listeners));
     struct sl_err err;
     pthread_mutex_lock(&w->lock);
     bool busy = w->link != NULL;
@@ -195,6 +204,8 @@ static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
     if (!busy) {
         w->link = l;
         w->has_hello = w->wants_offer = w->wants_load = w->serves = w->gone = false;
+        w->loading = (struct sl_setup_progress){0};
+        w->n_coordinators++;
         snprintf(w->who, sizeof w->who, "%s", sl_link_peer(l));
         sl_link_own(l, &w->owner);
         introduce(w, l);
@@ -214,7 +225,7 @@ static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
 
 /* ---- the main thread ---- */
 
-static bool is_wanted(struct worker *w) {
+static bool is_wanted(struct sl_worker *w) {
     pthread_mutex_lock(&w->lock);
     bool wanted = !w->gone && !*w->config.stop;
     pthread_mutex_unlock(&w->lock);
@@ -222,11 +233,15 @@ static bool is_wanted(struct worker *w) {
 }
 
 static bool report(struct sl_progress *p, uint64_t done_bytes, uint64_t total_bytes) {
-    struct worker *w = (struct worker *)(void *)((char *)p - offsetof(struct worker, progress));
+    struct sl_worker *w =
+        (struct sl_worker *)(void *)((char *)p - offsetof(struct sl_worker, progress));
     uint64_t now = sl_now_ns();
     if (now - w->told_ns > PROGRESS_NS) {
         struct sl_setup_progress m = {done_bytes, total_bytes};
         uint8_t bytes[SL_SETUP_MAX_BYTES];
+        pthread_mutex_lock(&w->lock);
+        w->loading = m;
+        pthread_mutex_unlock(&w->lock);
         w->told_ns = now;
         send_frame(w->link, SL_FRAME_PROGRESS, 0, bytes, sl_setup_put_progress(&m, bytes));
     }
@@ -236,17 +251,18 @@ static bool report(struct sl_progress *p, uint64_t done_bytes, uint64_t total_by
 /* ---- a model of which there is no copy here ---- */
 
 static enum sl_status ask_piece(struct sl_piece_source *s, const struct sl_setup_fetch *what) {
-    struct worker *w = (struct worker *)(void *)((char *)s - offsetof(struct worker, pieces));
+    struct sl_worker *w =
+        (struct sl_worker *)(void *)((char *)s - offsetof(struct sl_worker, pieces));
     uint8_t bytes[SL_SETUP_MAX_BYTES];
     const struct sl_bytes_part part = {bytes, sl_setup_put_fetch(what, bytes)};
     return sl_link_send(w->link, SL_FRAME_FETCH, 0, &part, 1);
 }
 
 static bool piece_wanted(struct sl_piece_source *s) {
-    return is_wanted((struct worker *)(void *)((char *)s - offsetof(struct worker, pieces)));
+    return is_wanted((struct sl_worker *)(void *)((char *)s - offsetof(struct sl_worker, pieces)));
 }
 
-static void set_cache(struct worker *w, struct sl_model_cache *cache) {
+static void set_cache(struct sl_worker *w, struct sl_model_cache *cache) {
     pthread_mutex_lock(&w->lock);
     struct sl_model_cache *before = w->cache;
     w->cache = cache;
@@ -254,15 +270,26 @@ static void set_cache(struct worker *w, struct sl_model_cache *cache) {
     sl_model_cache_close(&before);
 }
 
-/* Nothing is left of the model that there was. */
-static void forget_model(struct worker *w) {
+static void show_stages(struct sl_worker *w, const struct sl_worker_stages *stages) {
+    pthread_mutex_lock(&w->lock);
+    w->shown = stages;
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void close_stages(struct sl_worker *w) {
+    show_stages(w, NULL);
     sl_worker_stages_close(&w->stages);
+}
+
+/* Nothing is left of the model that there was. */
+static void forget_model(struct sl_worker *w) {
+    close_stages(w);
     set_cache(w, NULL);
     w->config.model = NULL;
     sl_model_close(&w->fetched);
 }
 
-static enum sl_status fetch_headers(struct worker *w, const struct sl_setup_model *m,
+static enum sl_status fetch_headers(struct sl_worker *w, const struct sl_setup_model *m,
                                     struct sl_err *err) {
     struct sl_model_cache *cache = NULL;
     forget_model(w);
@@ -285,7 +312,7 @@ static enum sl_status fetch_headers(struct worker *w, const struct sl_setup_mode
     return SL_OK;
 }
 
-static void do_offer(struct worker *w) {
+static void do_offer(struct sl_worker *w) {
     struct sl_setup_model m;
     uint8_t bytes[SL_SETUP_MAX_BYTES];
     struct sl_err err;
@@ -311,7 +338,7 @@ static void do_offer(struct worker *w) {
         forget_model(w);
 }
 
-static enum sl_status fetch_layers(struct worker *w, const struct sl_setup_load *m,
+static enum sl_status fetch_layers(struct sl_worker *w, const struct sl_setup_load *m,
                                    struct sl_err *err) {
     uint32_t n_layer = w->config.model->hp.n_layer;
     for (uint32_t i = 0; i < m->n_of_worker; i++) {
@@ -326,7 +353,7 @@ static enum sl_status fetch_layers(struct worker *w, const struct sl_setup_load 
 
 /* ---- loading ---- */
 
-static void end_servers(struct worker *w) {
+static void end_servers(struct sl_worker *w) {
     for (uint32_t i = 0; i < SL_MAX_STAGES; i++) {
         pthread_mutex_lock(&w->lock);
         struct sl_stage_server *s = w->ports[i].server;
@@ -336,7 +363,7 @@ static void end_servers(struct worker *w) {
     }
 }
 
-static enum sl_status start_servers(struct worker *w, struct sl_err *err) {
+static enum sl_status start_servers(struct sl_worker *w, struct sl_err *err) {
     size_t most = 0, queue = 0;
     for (uint32_t i = 0; i < sl_worker_n_stages(w->stages); i++) {
         size_t n = STAGE_BYTES + sl_message_max_bytes(sl_worker_limits(w->stages, i));
@@ -360,17 +387,18 @@ static enum sl_status start_servers(struct worker *w, struct sl_err *err) {
     return SL_OK;
 }
 
-static enum sl_status load(struct worker *w, const struct sl_setup_load *m, struct sl_err *err) {
+static enum sl_status load(struct sl_worker *w, const struct sl_setup_load *m, struct sl_err *err) {
     uint64_t start = sl_now_ns();
     if (w->stages && memcmp(&w->loaded, m, sizeof *m) == 0) {
         sl_info("the same layers as before: they are still there");
         return SL_OK;
     }
-    sl_worker_stages_close(&w->stages);
+    close_stages(w);
     if (fetches(w))
         SL_TRY(fetch_layers(w, m, err));
     SL_TRY(sl_worker_stages_open(&w->config, &w->offer, m, &w->progress, &w->stages, err));
     w->loaded = *m;
+    show_stages(w, w->stages);
     for (uint32_t i = 0; i < m->n_of_worker; i++)
         sl_info("layers %u to %u of %u loaded after %.1f s on %s", m->of_worker[i].first_layer,
                 m->of_worker[i].first_layer + m->of_worker[i].n_layer - 1, m->n_layer,
@@ -379,7 +407,7 @@ static enum sl_status load(struct worker *w, const struct sl_setup_load *m, stru
     return SL_OK;
 }
 
-static void do_load(struct worker *w) {
+static void do_load(struct sl_worker *w) {
     struct sl_setup_load m;
     struct sl_setup_ready ready;
     uint8_t bytes[SL_SETUP_MAX_BYTES];
@@ -406,22 +434,23 @@ static void do_load(struct worker *w) {
 }
 
 /* Ends with the coordinator that there is, so that another may come. */
-static void part(struct worker *w) {
+static void part(struct sl_worker *w) {
     struct sl_link *l = w->link;
     pthread_mutex_lock(&w->lock);
     w->serves = false;
+    w->parting = true;
     pthread_mutex_unlock(&w->lock);
     end_servers(w);
     sl_link_close(l, LINGER_NS);
     pthread_mutex_lock(&w->lock);
     w->link = NULL;
-    w->gone = false;
+    w->gone = w->parting = false;
     pthread_mutex_unlock(&w->lock);
     if (!*w->config.stop)
         sl_info("waiting for a coordinator");
 }
 
-static void serve(struct worker *w) {
+static void serve(struct sl_worker *w) {
     while (!*w->config.stop) {
         pthread_mutex_lock(&w->lock);
         while (!w->gone && !w->wants_offer && !w->wants_load && !*w->config.stop)
@@ -437,15 +466,11 @@ static void serve(struct worker *w) {
     }
 }
 
-enum sl_status sl_worker_run(const struct sl_worker_config *config, struct sl_err *err) {
-    const struct sl_link_config links = {.key = config->key,
-                                         .heartbeat_ns = HEARTBEAT_NS,
-                                         .silence_ns = SILENCE_NS,
-                                         .max_payload_bytes =
-                                             config->cache ? PIECE_MOST_BYTES : SL_SETUP_MAX_BYTES,
-                                         .queue_bytes = SETUP_QUEUE_BYTES};
-    struct sl_listener *listener;
-    struct worker *w = calloc(1, sizeof *w);
+/* ---- the worker ---- */
+
+enum sl_status sl_worker_create(const struct sl_worker_config *config,
+                                struct sl_worker **out_worker, struct sl_err *err) {
+    struct sl_worker *w = calloc(1, sizeof *w);
     if (!w)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for a worker");
     w->owner = (struct sl_link_owner){was_received, was_lost};
@@ -459,21 +484,72 @@ enum sl_status sl_worker_run(const struct sl_worker_config *config, struct sl_er
     enum sl_status st = config->model ? sl_model_content(config->model, &content, err) : SL_OK;
     if (st == SL_OK && config->model)
         st = sl_worker_offer(config, content, &w->offer, err);
-    if (st == SL_OK)
-        st = sl_listener_open(config->address, &links, &w->listeners, &listener, err);
-    if (st == SL_OK) {
-        if (config->listening)
-            config->listening(config->ctx, sl_listener_address(listener));
-        serve(w);
-        sl_listener_close(listener);
-        if (w->link)
-            part(w);
-    }
-    sl_worker_stages_close(&w->stages);
+    if (st != SL_OK)
+        sl_worker_destroy(&w);
+    else
+        *out_worker = w;
+    return st;
+}
+
+enum sl_status sl_worker_run(struct sl_worker *w, struct sl_err *err) {
+    const struct sl_worker_config *config = &w->config;
+    const struct sl_link_config links = {.key = config->key,
+                                         .heartbeat_ns = HEARTBEAT_NS,
+                                         .silence_ns = SILENCE_NS,
+                                         .max_payload_bytes =
+                                             config->cache ? PIECE_MOST_BYTES : SL_SETUP_MAX_BYTES,
+                                         .queue_bytes = SETUP_QUEUE_BYTES};
+    struct sl_listener *listener;
+    SL_TRY(sl_listener_open(config->address, &links, &w->listeners, &listener, err));
+    pthread_mutex_lock(&w->lock);
+    w->listens = true;
+    pthread_mutex_unlock(&w->lock);
+    if (config->listening)
+        config->listening(config->ctx, sl_listener_address(listener));
+    serve(w);
+    sl_listener_close(listener);
+    pthread_mutex_lock(&w->lock);
+    w->listens = false;
+    pthread_mutex_unlock(&w->lock);
+    if (w->link)
+        part(w);
+    return SL_OK;
+}
+
+void sl_worker_destroy(struct sl_worker **pw) {
+    struct sl_worker *w = *pw;
+    if (!w)
+        return;
+    close_stages(w);
     if (fetches(w))
         forget_model(w);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
     free(w);
-    return st;
+    *pw = NULL;
+}
+
+const char *sl_worker_state_name(enum sl_worker_state state) {
+    static const char *const names[SL_WORKER_STATES] = {"starting", "waiting", "loading",
+                                                        "serving"};
+    return names[state];
+}
+
+void sl_worker_look(struct sl_worker *w, struct sl_worker_look *out) {
+    *out = (struct sl_worker_look){.state = SL_WORKER_STARTING};
+    pthread_mutex_lock(&w->lock);
+    bool linked = w->link && !w->parting;
+    if (w->listens)
+        out->state = !linked     ? SL_WORKER_WAITING
+                     : w->serves ? SL_WORKER_SERVING
+                                 : SL_WORKER_LOADING;
+    out->n_coordinators = w->n_coordinators;
+    out->done_bytes = w->loading.done_bytes;
+    out->total_bytes = w->loading.total_bytes;
+    if (linked)
+        out->link = sl_link_stats(w->link);
+    out->n_stages = w->shown ? sl_worker_n_stages(w->shown) : 0;
+    for (uint32_t i = 0; i < out->n_stages; i++)
+        sl_worker_stage_look(w->shown, i, &out->stages[i]);
+    pthread_mutex_unlock(&w->lock);
 }

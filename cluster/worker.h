@@ -5,12 +5,16 @@
 #ifndef SL_CLUSTER_WORKER_H
 #define SL_CLUSTER_WORKER_H
 
+#include "backends/backend.h"
+#include "common/metrics.h"
 #include "engine/types/config.h"
 #include "model/arch/model.h"
+#include "net/link.h"
 
 #include <stdatomic.h>
 
 struct sl_net_key;
+struct sl_worker;
 
 struct sl_worker_config {
     const struct sl_model *model; /* NULL: it has no copy of its own, and fetches what it needs */
@@ -32,8 +36,41 @@ struct sl_worker_config {
     void *ctx;
 };
 
-/* Serves until *stop. SL_ERR_CONFIG: an address, a device or a budget that cannot be. */
-enum sl_status sl_worker_run(const struct sl_worker_config *config,
-                             struct sl_err *err) SL_MUST_CHECK;
+/* Opens the devices for a moment, to learn what there is to offer. SL_ERR_CONFIG: a device or a
+ * budget that cannot be. config is copied; what it points to is borrowed until destroy. */
+enum sl_status sl_worker_create(const struct sl_worker_config *config,
+                                struct sl_worker **out_worker, struct sl_err *err) SL_MUST_CHECK;
+/* Listens, and serves until *stop. SL_ERR_CONFIG: an address that cannot be. */
+enum sl_status sl_worker_run(struct sl_worker *w, struct sl_err *err) SL_MUST_CHECK;
+void sl_worker_destroy(struct sl_worker **w);
+
+enum sl_worker_state {
+    SL_WORKER_STARTING, /* it does not listen yet */
+    SL_WORKER_WAITING,  /* for a coordinator */
+    SL_WORKER_LOADING,  /* a coordinator is connected; its layers are not all there */
+    SL_WORKER_SERVING,  /* the coordinator can use its layers */
+    SL_WORKER_STATES
+};
+/* "waiting" */
+const char *sl_worker_state_name(enum sl_worker_state state);
+
+/* A stage that is loaded. */
+struct sl_worker_stage_look {
+    uint32_t stage; /* from 0, of those on all machines */
+    uint32_t first_layer, n_layer;
+    char device[SL_DEVICE_ID_BYTES];
+    struct sl_stage_metrics metrics;
+};
+
+struct sl_worker_look {
+    enum sl_worker_state state;
+    uint64_t n_coordinators;          /* that have connected, one after the other */
+    uint64_t done_bytes, total_bytes; /* of loading; 0, 0: it has not begun */
+    struct sl_link_stats link;        /* to the coordinator; zero without one */
+    uint32_t n_stages;                /* that are loaded, whether somebody uses them or not */
+    struct sl_worker_stage_look stages[SL_MAX_STAGES];
+};
+/* What it does now. Any thread, between create and destroy. */
+void sl_worker_look(struct sl_worker *w, struct sl_worker_look *out);
 
 #endif

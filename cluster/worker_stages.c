@@ -283,6 +283,20 @@ const struct sl_message_limits *sl_worker_limits(const struct sl_worker_stages *
     return &s->at[i].limits;
 }
 
+void sl_worker_stage_look(const struct sl_worker_stages *s, uint32_t i,
+                          struct sl_worker_stage_look *out) {
+    const struct sl_stage_local *l = &s->at[i].local;
+    out->stage = l->index;
+    out->first_layer = s->at[i].hello.first_layer;
+    out->n_layer = s->at[i].hello.n_layer;
+    memcpy(out->device, s->at[i].hello.device, sizeof out->device);
+#define SL_STAGE_METRIC(kind, field, name, help)                                                   \
+    sl_stage_gauge(&out->metrics, field,                                                           \
+                   atomic_load_explicit(&l->shown.field, memory_order_relaxed));
+#include "common/stage_metrics.def"
+#undef SL_STAGE_METRIC
+}
+
 void sl_worker_ready(const struct sl_worker_stages *s, struct sl_setup_ready *out) {
     *out = (struct sl_setup_ready){.n_stages = s->n};
     for (uint32_t i = 0; i < s->n; i++) {

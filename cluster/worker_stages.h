@@ -25,6 +25,9 @@ void sl_worker_stages_close(struct sl_worker_stages **s);
 uint32_t sl_worker_n_stages(const struct sl_worker_stages *s);
 struct sl_stage *sl_worker_stage(struct sl_worker_stages *s, uint32_t i);
 const struct sl_message_limits *sl_worker_limits(const struct sl_worker_stages *s, uint32_t i);
+/* Any thread, while the stages are open. */
+void sl_worker_stage_look(const struct sl_worker_stages *s, uint32_t i,
+                          struct sl_worker_stage_look *out);
 void sl_worker_ready(const struct sl_worker_stages *s, struct sl_setup_ready *out);
 
 #endif

@@ -56,7 +56,7 @@ static void write_label(FILE *out, const char *text) {
 static void write_stage(FILE *out, enum kind kind, const char *name, uint32_t stage,
                         const char *device, int64_t value) {
     size_t len = base_len(name);
-    fprintf(out, "%.*s{stage=\"%u\",device=\"", (int)len, name, stage + 1);
+    fprintf(out, "%.*s{stage=\"%u\",device=\"", (int)len, name, stage);
     write_label(out, device);
     fprintf(out, "\"%s%s", name[len] ? "," : "}", name[len] ? name + len + 1 : "");
     write_value(out, kind, value);
@@ -67,7 +67,7 @@ void sl_stage_metrics_write(FILE *out, const struct sl_stage_shown *stages, uint
 #define SL_STAGE_METRIC(kind, field, name, help)                                                   \
     write_head(out, kind, name, before, help);                                                     \
     for (uint32_t i = 0; i < n; i++)                                                               \
-        write_stage(out, kind, name, i, stages[i].device,                                          \
+        write_stage(out, kind, name, stages[i].number, stages[i].device,                           \
                     atomic_load_explicit(&stages[i].metrics->field, memory_order_relaxed));        \
     before = name;
 #include "common/stage_metrics.def"

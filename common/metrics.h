@@ -39,9 +39,10 @@ struct sl_stage_metrics {
 #define sl_stage_gauge(metrics, field, n)                                                          \
     atomic_store_explicit(&(metrics)->field, (int64_t)(n), memory_order_relaxed)
 
-/* A stage as it is written; stages are numbered from 1. device: the label's text, which ends before
- * the first ": ". */
+/* A stage as it is written. number: among the stages on all machines, from 1. device: the label's
+ * text, which ends before the first ": ". */
 struct sl_stage_shown {
+    uint32_t number;
     const char *device;
     const struct sl_stage_metrics *metrics;
 };

@@ -210,6 +210,10 @@ static enum sl_status run_rows(struct sl_stage_local *s, struct sl_stage_call *c
     s->n_kept = st == SL_OK && step.keep_all ? step.n_rows : 0;
     c->answer.step.began_ns = began_ns;
     c->answer.step.ended_ns = sl_now_ns();
+    /* For who looks at this process; the scheduler counts for itself, without waits for the stage
+     * before. */
+    sl_stage_count(&s->shown, steps_total, 1);
+    sl_stage_count(&s->shown, busy_ns_total, c->answer.step.ended_ns - began_ns);
     sl_timeline_since(s->timeline, "step", start, {"rows", step.n_rows},
                       {"generated", step.n_decode});
     return st;

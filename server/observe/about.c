@@ -4,14 +4,11 @@
 #include "common/metrics.h"
 #include "common/version.h"
 #include "server/observe/dashboard.h"
+#include "server/observe/process_metrics.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
 
 /* --------------------------------------------------------------------------------------- props */
 
@@ -139,57 +136,17 @@ static void write_answers(FILE *out, const struct sl_server *s) {
     }
 }
 
-static void write_gauge(FILE *out, const char *name, const char *help, uint64_t value) {
-    fprintf(out, "# HELP %s %s\n# TYPE %s gauge\n%s %" PRIu64 "\n", name, help, name, name, value);
-}
-
-static uint64_t open_files(void) {
-    DIR *d = opendir("/proc/self/fd");
-    uint64_t n = 0;
-    while (d && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    return n > 3 ? n - 3 : 0; /* ".", "..", and the folder itself */
-}
-
 /* So that who looks at metrics alone sees what /health says, and what the server keeps. */
 static void write_state(FILE *out, const struct sl_server *s) {
     struct sl_err why;
-    write_gauge(out, "sluice_failed",
-                "1: nothing is answered until the server is started anew; /health says why",
-                sl_server_failed(s, &why));
+    sl_gauge_write(out, "sluice_failed",
+                   "1: nothing is answered until the server is started anew; /health says why",
+                   sl_server_failed(s, &why));
     uint64_t n = 0, bytes = 0;
     if (s->responses)
         sl_response_store_use(s->responses, &n, &bytes);
-    write_gauge(out, "sluice_stored_responses", "Stored responses that clients can continue", n);
-    write_gauge(out, "sluice_stored_response_bytes", "Memory used by stored responses", bytes);
-}
-
-/* Under the names that Prometheus' own libraries use. */
-static void write_process(FILE *out, const struct sl_server *s) {
-    unsigned long long size = 0, resident = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-    if (f) {
-        if (fscanf(f, "%llu %llu", &size, &resident) != 2)
-            size = resident = 0;
-        fclose(f);
-    }
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    struct rlimit limit = {0};
-    getrlimit(RLIMIT_NOFILE, &limit);
-    struct timespec cpu = {0};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-    write_gauge(out, "process_resident_memory_bytes", "Resident memory", resident * page);
-    write_gauge(out, "process_virtual_memory_bytes", "Address space", size * page);
-    write_gauge(out, "process_open_fds", "Open file descriptors", open_files());
-    write_gauge(out, "process_max_fds", "Limit of open file descriptors", limit.rlim_cur);
-    write_gauge(out, "process_start_time_seconds", "Start time of the server, in Unix time",
-                (uint64_t)s->started_s);
-    fprintf(out,
-            "# HELP process_cpu_seconds_total Processor time of all threads\n"
-            "# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total %lld.%09ld\n",
-            (long long)cpu.tv_sec, cpu.tv_nsec);
+    sl_gauge_write(out, "sluice_stored_responses", "Stored responses that clients can continue", n);
+    sl_gauge_write(out, "sluice_stored_response_bytes", "Memory used by stored responses", bytes);
 }
 
 /* Once the model is loaded. */
@@ -199,7 +156,7 @@ static void write_stages(FILE *out, const struct sl_server *s) {
         return;
     const struct sl_engine_info *info = &s->served->info;
     for (uint32_t i = 0; i < info->n_stages; i++)
-        stages[i] = (struct sl_stage_shown){info->stages[i].device,
+        stages[i] = (struct sl_stage_shown){i + 1, info->stages[i].device,
                                             sl_engine_stage_metrics(s->served->engine, i)};
     sl_stage_metrics_write(out, stages, info->n_stages);
 }
@@ -265,7 +222,7 @@ void sl_metrics_handle(struct sl_exchange *ex) {
         write_stages(f, ex->server);
         write_workers(f, ex->server);
         sl_histograms_write(f);
-        write_process(f, ex->server);
+        sl_process_metrics_write(f, ex->server->started_s);
         fclose(f);
         sl_buf_put(&ex->reply, text, len);
         free(text);

@@ -30,6 +30,11 @@ SHAPES = {
 }
 
 
+def figures(text):
+    """{"name{labels}": "value"} of metrics."""
+    return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+
 class Worker:
     """A worker in a process of its own."""
 
@@ -57,6 +62,18 @@ class Worker:
                 break
             time.sleep(0.02)
         raise RuntimeError(f"a worker did not say '{pattern}': {self.text()[-1500:]}")
+
+    def page(self, path):
+        """One of its own pages (--http)."""
+        url = self.wait_for(r"are at (http://\S+)").group(1)
+        with urllib.request.urlopen(url + path, timeout=LONG) as r:
+            return r.read().decode()
+
+    def health(self):
+        return json.loads(self.page("/health"))
+
+    def metrics(self):
+        return figures(self.page("/metrics"))
 
     def end(self, sig=signal.SIGTERM):
         """How it ended; what sanitizers say is in its log."""
@@ -236,8 +253,7 @@ class Server:
 
     def metrics(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=LONG) as r:
-            lines = r.read().decode().splitlines()
-        return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+            return figures(r.read().decode())
 
     def complete(self, prompt, n, seed=1):
         """The text of an answer, or its error."""
@@ -303,9 +319,11 @@ def serving(t):
     server = Server(t)
     alone = [server.many(5, 24), server.many(5, 24)]
     server.end()
-    workers = [Worker(t, t.model, t.socket()) for _ in range(2)]
+    workers = [Worker(t, t.model, t.socket(), "--http", "127.0.0.1:0") for _ in range(2)]
+    waiting = workers[0].health()
     server = Server(t, *workers)
     together = [server.many(5, 24), server.many(5, 24)]
+    pages = [(w.health(), w.metrics()) for w in workers]
     code = server.end()
     same = alone[0] == together[0] and alone[1] == together[1]
     t.check("answers of 5 clients at once are those of one process", same and code == 0, f"{code} {alone} {together}")
@@ -313,9 +331,18 @@ def serving(t):
     t.check("so are vectors and log-probabilities of prompts", len(vectors) == 2 and scored["token_logprobs"][1] < 0 and
             len(scored["tokens"]) > 80, f"{vectors} {scored}")
     again = Server(t, *workers)
-    figures = again.metrics()
-    seen = [figures.get(f'sluice_worker_up{{worker="{w.at}"}}') for w in workers]
-    t.check("/metrics has each worker", seen == ["1", "1"], figures)
+    shown = again.metrics()
+    seen = [shown.get(f'sluice_worker_up{{worker="{w.at}"}}') for w in workers]
+    t.check("/metrics has each worker", seen == ["1", "1"], shown)
+    t.check("a worker's own /health says that it waits", waiting == {**waiting, "status": "ok", "state": "waiting", "stages": []}, waiting)
+    first = [0] + [h["stages"][0]["first_layer"] for h, _ in pages]
+    layers = [h["stages"][0]["layers"] for h, _ in pages]
+    good = all(h["state"] == "serving" and h["stages"][0]["stage"] == i + 2 and m['sluice_worker_state{state="serving"}'] == "1" and
+               m["sluice_coordinator_connections_total"] == "1" and int(m["sluice_coordinator_received_bytes"]) > 1000 and
+               m[f'sluice_stage_layers{{stage="{i + 2}",device="cpu"}}'] == str(layers[i]) and
+               int(m[f'sluice_stage_steps_total{{stage="{i + 2}",device="cpu"}}']) > 20 and
+               int(m["process_resident_memory_bytes"]) > 0 for i, (h, m) in enumerate(pages))
+    t.check("its /health and /metrics say what it serves", good and first[1] + layers[0] == first[2] > first[1] > 0, pages)
     third = again.many(5, 24)
     kept = all("still there" in w.text() for w in workers)
     t.check("the next coordinator finds the layers loaded", third == alone[0] and kept, f"{third}")

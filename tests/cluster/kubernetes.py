@@ -125,6 +125,12 @@ def one(sluice, file, folder):
                 children.append(subprocess.Popen(["nsenter", "-t", str(holder.pid), "-n", *argv], env=env, stdout=f, stderr=f))
         url = "http://10.9.0.2:8080"
         until_ready(url, children[0], os.path.join(folder, "pod-0.log"))
+        for i, (name, container, _) in enumerate(found):
+            ports = {p["name"]: p["containerPort"] for p in container["ports"]}
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                get = container[probe].get("httpGet")
+                if get and urllib.request.urlopen(f"http://10.9.0.{i + 2}:{ports[get['port']]}{get['path']}", timeout=30).status != 200:
+                    return f"{name}: its {probe} fails"
         said = answer(url)
         for c in children:
             c.send_signal(signal.SIGTERM)

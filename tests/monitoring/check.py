@@ -228,20 +228,25 @@ def live_metrics(sluice):
             return child, log
 
         # A worker, since there are metrics of it; experts streamed: what only streaming counts is counted.
-        at = started(*start("worker", "-m", model, "--listen", "127.0.0.1:0", "--plain"), r"listening on (\S+) for", bool)
+        worker, log = start("worker", "-m", model, "--listen", "127.0.0.1:0", "--plain", "--http", "127.0.0.1:0")
+        at = started(worker, log, r"listening on (\S+) for", bool)
+        own = started(worker, log, r"are at (http://\S+)", bool)
         url = started(*start("serve", "-m", model, "--port", "0", "--ctx", "256", "--experts", "streamed", "--parallel", "1",
                              "--queue", "1", "--workers", at, "--plain"), r"listening on (http://\S*:\d+)",
                       lambda url: urllib.request.urlopen(url + "/health").status == 200)
         body = json.dumps({"messages": [{"role": "user", "content": "What is 1 + 1?"}], "max_tokens": 5}).encode()
         urllib.request.urlopen(url + "/v1/chat/completions", body).read()
         fill_queue(url + "/v1/chat/completions", body)
-        return urllib.request.urlopen(url + "/metrics").read().decode()
+        return [urllib.request.urlopen(u + "/metrics").read().decode() for u in (url, own)]
 
 
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    series = parse_metrics(live_metrics(sys.argv[1]))
+    series = {}
+    for text in live_metrics(sys.argv[1]):
+        for name, found in parse_metrics(text).items():
+            series.setdefault(name, []).extend(found)
     n = 0
 
     def report(name, wrong, skip=""):

@@ -101,8 +101,8 @@ static void stages(void **state) {
     sl_stage_count(&of[0], expert_misses_total, 2);
     sl_stage_count(&of[0], expert_misses_total, 5);
     sl_stage_count(&of[1], busy_ns_total, 2500000000);
-    const struct sl_stage_shown shown[] = {{"cuda:0: A \"GPU\", sm_90", &of[0]},
-                                           {"a\"b\\c\nd", &of[1]}};
+    const struct sl_stage_shown shown[] = {{1, "cuda:0: A \"GPU\", sm_90", &of[0]},
+                                           {2, "a\"b\\c\nd", &of[1]}};
     char *text = NULL;
     size_t len;
     for (uint32_t n = 0; n <= 2; n++) {
