@@ -23,6 +23,7 @@
 struct options {
     bool no_measure;
     const char *model, *cache, *address, *http, *log_level;
+    char heat_folder[4096];
     struct sl_engine_config engine;
     struct sl_engine_options memory;
 };
@@ -75,6 +76,11 @@ static const struct sl_arg args[] = {
      "how experts are read: uring, pread, or auto (default auto)", false},
     {SL_ARG_INPUTS, 0, "--mirror", "PATH", &given.memory.mirrors,
      "a copy of the model on another drive, read beside it; up to three times", false},
+    {SL_ARG_KEPT, 0, "--heat-file", "DIR", &given.memory.heat_file,
+     "which experts were hot, kept from run to run: a folder with a file for each run of\n"
+     "layers, or off (default: heat/ in --model-cache, else sluice/heat/ in\n"
+     "$XDG_CACHE_HOME or ~/.cache)",
+     false},
     {SL_ARG_U32, 't', "--threads", "N", &given.engine.n_threads,
      "CPU threads that compute (default: all CPUs)", false},
     {SL_ARG_HEADING, 0, "Other", NULL, NULL, NULL, false},
@@ -117,6 +123,21 @@ static bool set_log_level(const char *text) {
         }
     sl_usage_error("worker", "--log-level must be error, warn, info or debug, not %s", text);
     return false;
+}
+
+/* Always a folder: each stage has its file. With --model-cache it is in that one, which outlives a
+ * pod. */
+static bool set_heat_folder(struct options *o) {
+    const char *given_as = o->memory.heat_file, *base = given_as ? given_as : o->cache;
+    if (!base || (given_as && !o->engine.heat_file))
+        return true; /* in the user's cache folder; off */
+    int n = snprintf(o->heat_folder, sizeof o->heat_folder, "%s/%s", base, given_as ? "" : "heat/");
+    if (n < 0 || (size_t)n >= sizeof o->heat_folder) {
+        sl_usage_error("worker", "--heat-file: the folder's name is too long");
+        return false;
+    }
+    o->engine.heat_file = o->heat_folder;
+    return true;
 }
 
 static void measure_device(const char *id, double *out_memory, double *out_link) {
@@ -213,7 +234,8 @@ int sl_cmd_worker(int argc, char **argv) {
                                                    "to fetch what is needed from the coordinator");
     if (!set_log_level(o->log_level) || !sl_engine_options_apply("worker", &o->memory, &o->engine))
         return 2;
-    o->engine.heat_file = NULL;
+    if (!set_heat_folder(o))
+        return 2;
     if (sl_cluster_key(&o->memory, &key, &err) != SL_OK) {
         fprintf(stderr, "sluice worker: %s\n", err.text);
         return 1;

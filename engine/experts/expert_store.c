@@ -1,6 +1,7 @@
 #include "engine/experts/expert_store.h"
 
 #include "common/log.h"
+#include "common/siphash.h"
 #include "engine/experts/expert_speed.h"
 #include "engine/experts/expert_tiers.h"
 #include "engine/experts/heat_store.h"
@@ -172,6 +173,20 @@ static enum sl_status map_slots(struct sl_store *s, struct sl_err *err) {
     return st;
 }
 
+/* The stages of the scheduler's process have one file together (engine/stage/joint_heat.h). */
+static bool keeps_file(const struct sl_memory_plan *plan) {
+    return plan->n_stages <= 1 || plan->remote;
+}
+
+/* Names the heat file. A worker has one for each run of layers, since its stages know no others. */
+static uint64_t heat_fingerprint(const struct sl_model *model, const struct sl_memory_plan *plan) {
+    const uint64_t what[] = {sl_model_fingerprint(model), model->hp.first_layer, model->hp.n_layer};
+    return plan->remote ? sl_siphash128((struct sl_hash128){UINT64_C(0x736c756963652d68), 1}, what,
+                                        sizeof what)
+                              .lo
+                        : what[0];
+}
+
 enum sl_status sl_store_create(const struct sl_model *model, const struct sl_memory_plan *plan,
                                struct sl_device *dev, const struct sl_store_heat *known,
                                struct sl_timeline *timeline, struct sl_store **out_store,
@@ -186,7 +201,7 @@ enum sl_status sl_store_create(const struct sl_model *model, const struct sl_mem
         st = map_slots(s, err);
     if (st == SL_OK)
         st = open_files(s, model->gguf, err);
-    uint64_t fingerprint = sl_model_fingerprint(model);
+    uint64_t fingerprint = heat_fingerprint(model, plan);
     if (st == SL_OK)
         st = sl_fetch_create(&(struct sl_fetch_config){.layout = &s->layout,
                                                        .slots = &s->slots,
@@ -204,7 +219,7 @@ enum sl_status sl_store_create(const struct sl_model *model, const struct sl_mem
                                  .max_rows = c->batch_tokens,
                                  .class_slots = plan->discrete ? plan->device_class_slots : NULL},
                              err);
-    if (st == SL_OK && c->heat_file && plan->n_stages <= 1)
+    if (st == SL_OK && c->heat_file && keeps_file(plan))
         st = sl_heat_store_open(c->heat_file, sl_fetch_heat(s->fetch), &s->heat_file, err);
     if (st != SL_OK) {
         sl_store_destroy(&s);

@@ -9,7 +9,7 @@
 struct sl_store;
 
 /* What is known of the whole model's experts, where the store has those of a part: its routed
- * layers from the first on. Such a store keeps no heat file. */
+ * layers from the first on. Such a store keeps no heat file, but for a worker's. */
 struct sl_store_heat {
     const struct sl_heat *heat;
     uint32_t first;

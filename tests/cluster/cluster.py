@@ -43,6 +43,8 @@ class Worker:
         keyed = ["--key-file", t.key] if key else ["--plain"]
         copy = ["--model-cache", model.removeprefix("cache:")] if model.startswith("cache:") else ["-m", model]
         argv = [t.sluice, "worker", *copy, "--listen", at, "--device", "cpu", "-t", "1", *keyed, *options]
+        if "--heat-file" not in options:
+            argv += ["--heat-file", "off"]
         if not measures:
             argv.append("--no-measure")
         self.p = subprocess.Popen(argv, stderr=open(self.log, "w"), stdout=subprocess.DEVNULL)
@@ -351,6 +353,30 @@ def serving(t):
             not re.search(TROUBLE, server.text() + again.text() + "".join(w.text() for w in workers)), again.text()[-1500:])
 
 
+def heat(t):
+    """A worker that is started anew begins with the experts that were hot."""
+    folder = t.path("heat")
+    options = ["--ram", f"{t.least_mib() + 72}MiB", "--heat-file", folder, "--log-level", "debug"]
+    taken, texts = [], []
+    for _ in range(2):
+        w = Worker(t, t.model, t.socket(), *options)
+        server = Server(t, w, options=["--experts", "streamed"])
+        texts.append(server.many(2, 24))
+        code = server.end()
+        taken.append((code, w.end(), "heat of an earlier run taken over" in w.text()))
+        t.check("a worker keeps what was hot" if len(taken) == 1 else "and takes it over when it is started anew",
+                taken[-1] == (0, 0, len(taken) == 2) and len(os.listdir(folder)) == 1 and not re.search(TROUBLE, w.text()),
+                f"{taken} {os.listdir(folder)} {w.text()[-1500:]}")
+    t.check("with the same answers", texts[0] == texts[1], texts)
+    cut = open(os.path.join(folder, os.listdir(folder)[0]), "r+b")
+    with cut:
+        cut.truncate(100)
+    w = Worker(t, t.model, t.socket(), *options)
+    server = Server(t, w, options=["--experts", "streamed"])
+    t.check("a damaged file of heat costs nothing but heat", server.many(2, 24) == texts[0] and "starting cold" in w.text(), w.text()[-1500:])
+    t.check("and all end well", [server.end(), w.end()] == [0, 0], w.text()[-1500:])
+
+
 def fetching(t):
     """Workers without a copy of the model: they fetch what they need, once, and go on where they were cut."""
     big = t.synth("fetched", ["--layers", "8", "--experts", "16", "--expert-ff", "512", "--embd", "512"])
@@ -495,6 +521,7 @@ def main():
             "shapes": lambda: [t.alone_and_together(name, t.synth(name, o), 3) for name, o in SHAPES.items()],
             "planning": lambda: planning(t),
             "serving": lambda: serving(t),
+            "heat": lambda: heat(t),
             "fetching": lambda: fetching(t),
             "losses": lambda: losses(t),
             "spares": lambda: spares(t),

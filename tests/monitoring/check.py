@@ -228,7 +228,7 @@ def live_metrics(sluice):
             return child, log
 
         # A worker, since there are metrics of it; experts streamed: what only streaming counts is counted.
-        worker, log = start("worker", "-m", model, "--listen", "127.0.0.1:0", "--plain", "--http", "127.0.0.1:0")
+        worker, log = start("worker", "-m", model, "--listen", "127.0.0.1:0", "--plain", "--heat-file", "off", "--http", "127.0.0.1:0")
         at = started(worker, log, r"listening on (\S+) for", bool)
         own = started(worker, log, r"are at (http://\S+)", bool)
         url = started(*start("serve", "-m", model, "--port", "0", "--ctx", "256", "--experts", "streamed", "--parallel", "1",
