@@ -118,7 +118,7 @@ static void send_ask(struct sl_stage *stage, struct sl_stage_call *c) {
     enum sl_status st = sl_message_put_ask(c, number, &r->limits, r->message, r->room, &n, &err);
     if (st == SL_OK) {
         st = r->carrier->send(r->carrier, SL_MESSAGE_ASK, r->message, n);
-        if (st == SL_OK)
+        if (st == SL_OK || st == SL_ERR_PEER_LOST) /* sl_stage_remote_lost() says which and why */
             return;
         sl_fail(&err, st, "a request to %s could not be sent: %s", r->hello.device,
                 sl_status_text(st));

@@ -12,7 +12,8 @@
 /* Takes messages to the other end, whole and in order. */
 struct sl_stage_carrier {
     /* Never blocks for long; the bytes are the caller's again when it returns. Any thread. An error
-     * is for good: the carrier says so to its own end too (sl_stage_remote_lost). */
+     * is for good. After SL_ERR_PEER_LOST the carrier calls sl_stage_remote_lost(), if it has not
+     * yet, and that answers the call. */
     enum sl_status (*send)(struct sl_stage_carrier *c, enum sl_message_kind kind,
                            const uint8_t *bytes, size_t n);
     /* The end that asks has been closed: no message is for it any more. NULL: nothing is to be
