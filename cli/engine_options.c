@@ -177,6 +177,10 @@ static bool check_devices(const char *command, const struct sl_engine_config *co
     struct sl_err err;
     bool all = false;
     enum sl_status status = sl_split_parse(config->split, 0, &split, &err);
+    if (status == SL_OK && split.none_at_first)
+        status = sl_fail(&err, SL_ERR_CONFIG,
+                         "--split %.60s: only with --workers can this machine be without layers",
+                         config->split);
     if (status == SL_OK)
         status = sl_device_list_parse(config->device, &list, &err);
     for (uint32_t i = 0; status == SL_OK && i < list.n; i++)

@@ -91,8 +91,11 @@ static void print_row(FILE *out, const struct sl_memory_plan *p, uint32_t i) {
     uint32_t host_before = i ? p->rows[i - 1].host : row->host;
     if (p->n_stages > 1 && row->stage && row->stage != before) {
         const struct sl_plan_stage *s = &p->stages[row->stage - 1];
-        fprintf(out, "\nlayers %u to %u on %s%s%s\n", s->first_layer,
-                s->first_layer + s->n_layer - 1, s->device, of_host(p), host_name(p, s->host));
+        if (s->n_layer)
+            fprintf(out, "\nlayers %u to %u", s->first_layer, s->first_layer + s->n_layer - 1);
+        else
+            fprintf(out, "\nno layers");
+        fprintf(out, " on %s%s%s\n", s->device, of_host(p), host_name(p, s->host));
     } else if (p->n_stages > 1 && !row->stage && (before || host_before != row->host)) {
         fprintf(out, "\nthe process%s%s\n", of_host(p), host_name(p, row->host));
     }
@@ -110,10 +113,13 @@ static void print_stages(FILE *out, const struct sl_memory_plan *p) {
             fprintf(out, "layers %3u - %-3u %12.1f %12.1f %12.1f  %s\n", s->first_layer, last,
                     mib(s->vram_total_bytes), mib(s->vram_budget_bytes), mib(s->vram_least_bytes),
                     s->device);
-        else
+        else if (s->n_layer)
             fprintf(out, "layers %3u - %-3u %12.1f %12s %12s  %s: of the host's memory%s%s\n",
                     s->first_layer, last, mib(s->ram_bytes), "", "", s->device, of_host(p),
                     host_name(p, s->host));
+        else
+            fprintf(out, "%-16s %12.1f %12s %12s  %s: of the host's memory%s%s\n", "no layers",
+                    mib(s->ram_bytes), "", "", s->device, of_host(p), host_name(p, s->host));
     }
     if (p->split_by_heat)
         fprintf(out, "divided by the heat of earlier runs, too\n");

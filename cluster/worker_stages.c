@@ -190,6 +190,7 @@ static enum sl_status plan(const struct sl_worker_config *config,
         place.any_reads_back |= !dev[i]->caps.host_visible;
     SL_TRY(sl_model_slice(config->model, s->first_layer, s->n_layer, &out->plan.model, err));
     out->sliced = true;
+    sl_model_slice_drop_input(&out->plan.model); /* a worker's stage is never the first */
     enum sl_status st = sl_memory_plan_make_stage(&out->plan.model, &place, &c, dev[s->device],
                                                   &out->plan.plan, &why);
     if (st != SL_OK)

@@ -46,6 +46,11 @@ static void log_plan(const struct sl_memory_plan *plan) {
     }
     for (uint32_t i = 0; i < plan->n_stages && plan->n_stages > 1; i++) {
         const struct sl_plan_stage *s = &plan->stages[i];
+        if (!s->n_layer) {
+            sl_info("memory: device %u: the embedding, on %s: %.1f MiB of the host's", i + 1,
+                    s->device, (double)s->ram_bytes / 0x1p20);
+            continue;
+        }
         if (!s->discrete) {
             sl_info("memory: device %u: layers %u to %u on %s: %.1f MiB of the host's", i + 1,
                     s->first_layer, s->first_layer + s->n_layer - 1, s->device,

@@ -34,7 +34,7 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     uintptr_t c = base;
     a->x = take(&c, rows * hp->n_embd, 4);
     a->sent = take(&c, out ? 0 : sl_plan_micro_batches(p) * rows * hp->n_embd, 4);
-    uint64_t receives = p->reads_back && hp->first_layer ? sl_plan_micro_batches(p) : 0;
+    uint64_t receives = p->reads_back && p->stage ? sl_plan_micro_batches(p) : 0;
     a->received = take(&c, receives * sl_forward_received_elems(hp), 4);
     a->raised = take(&c, receives, 4);
     a->h = take(&c, rows * hp->n_embd, 4);

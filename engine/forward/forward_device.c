@@ -37,13 +37,13 @@ static uint64_t sent_bytes(const struct sl_hparams *hp, const struct sl_memory_p
 }
 
 /* Sequence numbers that the slice before cannot send. */
-static uint64_t released_bytes(const struct sl_hparams *hp) {
-    return hp->first_layer ? (SL_MAX_STAGES * sizeof(uint32_t) + 63) & ~(uint64_t)63 : 0;
+static uint64_t released_bytes(const struct sl_memory_plan *p) {
+    return p->stage ? (SL_MAX_STAGES * sizeof(uint32_t) + 63) & ~(uint64_t)63 : 0;
 }
 
 uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
     uint64_t bytes = sl_plan_micro_batches(p) * logits_bytes(hp, p) + ids_bytes(hp, p) +
-                     released_bytes(hp) + sent_bytes(hp, p);
+                     released_bytes(p) + sent_bytes(hp, p);
     return (bytes + SL_IO_BLOCK_BYTES - 1) / SL_IO_BLOCK_BYTES * SL_IO_BLOCK_BYTES;
 }
 
@@ -66,14 +66,14 @@ enum sl_status sl_forward_map_host(struct sl_forward *f, bool send_by_host, stru
     f->host_prediction =
         f->host_ids + (size_t)f->hp->n_layer * f->plan->config.batch_tokens * f->hp->n_expert_used;
     char *released = ids + ids_bytes(f->hp, f->plan);
-    if (f->hp->first_layer) {
+    if (f->plan->stage) {
         f->host_released = (_Atomic uint32_t *)(void *)released;
         f->released = sl_span_addr(sl_span_at_host(f->mapped, released, 0));
         for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
             atomic_init(&f->host_released[i], 0);
     }
     if (send_by_host && !f->plan->n_logit_rows)
-        f->host_sent = (float *)(void *)(released + released_bytes(f->hp));
+        f->host_sent = (float *)(void *)(released + released_bytes(f->plan));
     return SL_OK;
 }
 
@@ -136,6 +136,8 @@ static uint32_t n_chosen(const struct sl_forward *f, uint32_t layer, uint32_t n)
 
 /* Of all layers; the last one may have fewer rows. */
 static size_t n_step_ids(const struct sl_forward *f) {
+    if (!f->hp->n_layer)
+        return 0;
     uint32_t last = f->hp->n_layer - 1;
     uint32_t n_rows = sl_forward_cuts(f, last) ? f->step.n_out : f->step.n_rows;
     return ids_at(f, last) + (size_t)n_rows * f->hp->n_expert_used;

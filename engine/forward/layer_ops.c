@@ -11,7 +11,7 @@ static enum sl_status fail_layer(const struct sl_op_asker *a, uint32_t layer, co
 
 static enum sl_status check_ends(struct sl_op_asker *a, const struct sl_model *model,
                                  struct sl_err *err) {
-    if (!model->hp.first_layer)
+    if (model->global[SL_G_TOKEN_EMBD])
         sl_ask_weight(a, SL_OP_embed, model->global[SL_G_TOKEN_EMBD]);
     if (model->global[SL_G_OUTPUT]) {
         sl_ask_plain(a, SL_OP_rms_norm);

@@ -192,7 +192,7 @@ enum sl_status sl_plan_speed_make(const struct sl_model *model, const struct sl_
 /* ---- several hosts ---- */
 
 static enum sl_status stage_speed(const struct sl_model *model, const struct sl_plan_stage *stage,
-                                  struct known *known, struct sl_plan_speed *out,
+                                  bool is_first, struct known *known, struct sl_plan_speed *out,
                                   struct sl_err *err) {
     struct sl_model slice;
     struct sl_expert_layout l;
@@ -200,6 +200,8 @@ static enum sl_status stage_speed(const struct sl_model *model, const struct sl_
     enum sl_status st = sl_model_slice(model, stage->first_layer, stage->n_layer, &slice, err);
     if (st != SL_OK)
         return st;
+    if (!is_first)
+        sl_model_slice_drop_input(&slice);
     st = sl_expert_layout_make(&slice, &l, err);
     if (st == SL_OK) {
         st = find_speed(&slice, &l, stage->streaming ? &slots : NULL, known, out, err);
@@ -220,7 +222,7 @@ enum sl_status sl_plan_stage_speeds(const struct sl_model *model, const struct s
         return st;
     struct known known = {plan->streaming ? open_heat(model, &l, heat_file) : NULL, 0};
     for (uint32_t i = 0; i < plan->n_stages && st == SL_OK; i++)
-        st = stage_speed(model, &plan->stages[i], &known, &out_speeds[i], err);
+        st = stage_speed(model, &plan->stages[i], !i, &known, &out_speeds[i], err);
     if (known.heat)
         sl_heat_destroy(&known.heat);
     sl_expert_layout_release(&l);

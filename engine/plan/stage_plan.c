@@ -185,6 +185,7 @@ struct planner {
     const struct sl_model *model;
     struct sl_engine_config config; /* with budgets; no cache that is left open */
     struct sl_stage_plans *plans;   /* devices are open */
+    bool none_here;                 /* the first stage has no layers */
     bool heat_asked, by_heat;       /* routing that is known had a part in the split */
 };
 
@@ -241,6 +242,8 @@ static enum sl_status refuse_stage(const struct planner *r, uint32_t i, enum sl_
                                    const struct sl_err *why, struct sl_err *err) {
     const struct sl_stage_plan *s = &r->plans->at[i];
     const struct sl_hparams *hp = &s->model.hp;
+    if (!hp->n_layer)
+        return sl_fail(err, st, "the embedding, on %.40s: %.300s", s->dev->caps.name, why->text);
     return sl_fail(err, st, "layers %u to %u of %u, on %.40s: %.300s", hp->first_layer,
                    hp->first_layer + hp->n_layer - 1, r->model->hp.n_layer, s->dev->caps.name,
                    why->text);
@@ -305,6 +308,8 @@ static enum sl_status cut(const struct planner *r, const struct sl_split *split,
     enum sl_status st = SL_OK;
     for (uint32_t i = 0; i < split->n && st == SL_OK; i++) {
         st = sl_model_slice(r->model, first, split->n_layer[i], &r->plans->at[i].model, err);
+        if (i)
+            sl_model_slice_drop_input(&r->plans->at[i].model);
         first += split->n_layer[i];
     }
     return st;
@@ -334,7 +339,7 @@ static uint64_t proven_least(const struct planner *r, struct sl_stage_costs *cos
             if (sl_device_is_discrete(r->plans->at[k].dev))
                 trial.config.vram_each[k] = costs->cards[k].budget_bytes = least;
         enum sl_status st =
-            sl_split_choose(&costs->model, costs->cards, r->plans->n, &split, &next);
+            sl_split_choose(&costs->model, costs->cards, r->plans->n, r->none_here, &split, &next);
         if (st == SL_OK && cut(&trial, &split, &why) == SL_OK) {
             if (plan_alone(&trial, &why) == SL_OK || !sl_stage_costs_raise(costs, r->plans))
                 return least;
@@ -362,7 +367,7 @@ static enum sl_status choose(struct planner *r, struct sl_stage_costs *costs,
                              struct sl_split *out_split, uint64_t *out_least) {
     const struct sl_split_model *m = &costs->model;
     uint32_t n = r->plans->n;
-    enum sl_status st = sl_split_choose(m, costs->cards, n, out_split, out_least);
+    enum sl_status st = sl_split_choose(m, costs->cards, n, r->none_here, out_split, out_least);
     if (st != SL_OK || r->heat_asked || !r->config.heat_file ||
         !sl_split_lacks_room(m, costs->cards, out_split) || !all_alike(r->plans))
         return st;
@@ -370,7 +375,7 @@ static enum sl_status choose(struct planner *r, struct sl_stage_costs *costs,
     if (!sl_stage_costs_add_heat(costs, r->model, r->config.heat_file))
         r->config.heat_file = NULL; /* a disk that hangs is waited for once */
     r->by_heat = m->heat != NULL;
-    return m->heat ? sl_split_choose(m, costs->cards, n, out_split, out_least) : st;
+    return m->heat ? sl_split_choose(m, costs->cards, n, r->none_here, out_split, out_least) : st;
 }
 
 /* Where there is one host its own refusal says so. */
@@ -506,7 +511,7 @@ static enum sl_status open_and_plan(const struct sl_model *model,
                                     struct sl_err *err) {
     struct sl_device *dev[SL_MAX_STAGES] = {0};
     struct sl_stage_plans p = {.n = names->n, .n_local = names->n_local};
-    struct planner r = {.model = model, .plans = &p};
+    struct planner r = {.model = model, .plans = &p, .none_here = split->none_at_first};
     p.at = calloc(p.n, sizeof *p.at);
     if (!p.at)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the plans of %u devices", p.n);
@@ -614,6 +619,21 @@ static enum sl_status open_any(const struct sl_model *model, const struct sl_eng
     return open_and_plan(model, &c, host, split, out_plans, err);
 }
 
+/* The embedding is looked up by the host: a card would have nothing to do. */
+static enum sl_status check_none_here(const struct sl_engine_config *config,
+                                      struct sl_device_names *names, struct sl_err *err) {
+    if (!config->remote)
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--split %s: only with --workers can this machine be without layers",
+                       config->split);
+    names->any = false;
+    if (names->n_local != 1 || names->at[0].backend != sl_backend_of_host())
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--split %s leaves this machine without layers: its device is --device %s",
+                       config->split, sl_backend_of_host()->name);
+    return SL_OK;
+}
+
 enum sl_status sl_stage_plans_open(const struct sl_model *model,
                                    const struct sl_engine_config *config,
                                    struct sl_stage_plans *out_plans, struct sl_err *err) {
@@ -623,6 +643,8 @@ enum sl_status sl_stage_plans_open(const struct sl_model *model,
     enum sl_status st = sl_split_parse(config->split, model->hp.n_layer, &split, err);
     if (st == SL_OK)
         st = sl_device_names(config, model->hp.n_layer, split.n, &names, err);
+    if (st == SL_OK && split.none_at_first)
+        st = check_none_here(config, &names, err);
     if (st != SL_OK)
         return st;
     return names.any ? open_any(model, config, &names, &split, out_plans, err)

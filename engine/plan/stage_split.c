@@ -21,16 +21,19 @@ enum sl_status sl_split_parse(const char *text, uint32_t n_layer, struct sl_spli
     struct sl_split s = {0};
     uint32_t sum = 0;
     *out_split = s;
-    if (!text || strcmp(text, "auto") == 0)
+    if (text && strncmp(text, "0,", 2) == 0)
+        s.none_at_first = out_split->none_at_first = true;
+    if (!text || strcmp(text, "auto") == 0 || strcmp(text, "0,auto") == 0)
         return SL_OK;
     for (const char *at = text; at; s.n++) {
         char *end = NULL;
         unsigned long v = *at >= '0' && *at <= '9' ? strtoul(at, &end, 10) : 0;
-        if (!v || v > SL_MAX_LAYERS || (*end && *end != ',') || s.n == SL_MAX_STAGES)
+        if ((!v && !(s.none_at_first && !s.n)) || v > SL_MAX_LAYERS || (*end && *end != ',') ||
+            s.n == SL_MAX_STAGES)
             return sl_fail(
                 err, SL_ERR_CONFIG,
                 "--split is '%.60s': must be auto, or how many layers each device has, as "
-                "in 20,28 (at most %u devices)",
+                "in 20,28 (at most %u devices; with --workers the first may have 0)",
                 text, SL_MAX_STAGES);
         s.n_layer[s.n] = (uint32_t)v;
         sum += (uint32_t)v;
@@ -156,6 +159,11 @@ static void read_cuts(const struct search *s, const struct table *t, struct sl_s
     }
 }
 
+static void put_none_first(struct sl_split *out) {
+    memmove(out->n_layer + 1, out->n_layer, out->n++ * sizeof *out->n_layer);
+    out->n_layer[0] = 0;
+}
+
 static void add_up(struct search *s) {
     s->upto[0] = (struct sums){0};
     for (uint32_t i = 0; i < s->model->n_layer; i++) {
@@ -188,14 +196,15 @@ bool sl_split_lacks_room(const struct sl_split_model *model, const struct sl_spl
 
 enum sl_status sl_split_choose(const struct sl_split_model *model,
                                const struct sl_split_card *cards, uint32_t n_cards,
-                               struct sl_split *out_split, uint64_t *out_least_bytes) {
+                               bool none_at_first, struct sl_split *out_split,
+                               uint64_t *out_least_bytes) {
     struct search *s = calloc(1, sizeof *s);
     struct table *t = malloc(sizeof *t);
     enum sl_status st = s && t ? SL_OK : SL_ERR_NOMEM;
     if (st == SL_OK) {
         s->model = model;
-        s->cards = cards;
-        s->n_cards = n_cards;
+        s->cards = cards + none_at_first;
+        s->n_cards = n_cards - none_at_first;
         add_up(s);
         double slowest = fill(s, t, cost, larger_of, INFINITY);
         if (isinf(slowest)) {
@@ -205,6 +214,8 @@ enum sl_status sl_split_choose(const struct sl_split_model *model,
             /* A little more than the least, for sums that round otherwise. */
             (void)fill(s, t, cost, sum_of, slowest * (1 + 1e-9));
             read_cuts(s, t, out_split);
+            if (none_at_first)
+                put_none_first(out_split);
         }
     }
     free(s);

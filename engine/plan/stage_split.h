@@ -16,7 +16,9 @@
 
 /* Numbers of layers, as in "20,28". */
 struct sl_split {
-    uint32_t n; /* 0 = none are given: "auto" or NULL */
+    uint32_t n;         /* 0 = none are given: "auto" or NULL */
+    bool none_at_first; /* the first device has none: it turns ids into rows, and the others do the
+                         * rest; "0,20,28" or "0,auto" */
     uint32_t n_layer[SL_MAX_STAGES];
 };
 /* SL_ERR_CONFIG: not such a list, or the numbers do not add up to the model's layers (n_layer 0:
@@ -45,11 +47,12 @@ struct sl_split_card {
     uint64_t bytes_per_s;  /* of its memory; 0 = unknown: then all cards are alike */
 };
 
-/* SL_ERR_CONFIG: no split fits; *out_least_bytes is a budget that would do if each of the cards had
- * it; err is left unchanged. */
+/* given: of it none_at_first alone. SL_ERR_CONFIG: no split fits; *out_least_bytes is a budget that
+ * would do if each of the cards had it; err is left unchanged. */
 enum sl_status sl_split_choose(const struct sl_split_model *model,
                                const struct sl_split_card *cards, uint32_t n_cards,
-                               struct sl_split *out_split, uint64_t *out_least_bytes) SL_MUST_CHECK;
+                               bool none_at_first, struct sl_split *out_split,
+                               uint64_t *out_least_bytes) SL_MUST_CHECK;
 /* Whether some card has no room for all experts of its layers. */
 bool sl_split_lacks_room(const struct sl_split_model *model, const struct sl_split_card *cards,
                          const struct sl_split *split);

@@ -5,7 +5,7 @@
 enum sl_status sl_model_slice(const struct sl_model *m, uint32_t first, uint32_t n,
                               struct sl_model *out_slice, struct sl_err *err) {
     uint32_t all = m->hp.n_layer;
-    if (!n || first >= all || n > all - first)
+    if (first >= all || n > all - first || (!n && first))
         return sl_fail(err, SL_ERR_INVALID, "%u layers from layer %u on: there are %u", n, first,
                        all);
     struct sl_model s = *m;
@@ -18,6 +18,10 @@ enum sl_status sl_model_slice(const struct sl_model *m, uint32_t first, uint32_t
         s.global[SL_G_OUTPUT_NORM] = s.global[SL_G_OUTPUT] = NULL;
     *out_slice = s;
     return SL_OK;
+}
+
+void sl_model_slice_drop_input(struct sl_model *slice) {
+    slice->global[SL_G_TOKEN_EMBD] = NULL;
 }
 
 void sl_model_slice_release(struct sl_model *slice) {

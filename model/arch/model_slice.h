@@ -10,10 +10,13 @@
 
 #include "model/arch/model.h"
 
-/* Layers [first, first + n) of m, which may be a slice itself; n at least 1. The slice borrows m
- * and must be gone before it. SL_ERR_INVALID: m has no such layers. */
+/* Layers [first, first + n) of m, which may be a slice itself; n at least 1, or 0 for the embedding
+ * alone, with first 0. The slice borrows m and must be gone before it. SL_ERR_INVALID: m has no
+ * such layers. */
 enum sl_status sl_model_slice(const struct sl_model *m, uint32_t first, uint32_t n,
                               struct sl_model *out_slice, struct sl_err *err) SL_MUST_CHECK;
+/* The embedding is another slice's: the one of layer 0, where a slice of no layers comes before. */
+void sl_model_slice_drop_input(struct sl_model *slice);
 /* Zeroes it; also a zeroed one. Never sl_model_close a slice. */
 void sl_model_slice_release(struct sl_model *slice);
 

@@ -146,12 +146,12 @@ class Tests:
             return int(float(re.search(r"the process alone takes ([\d.]+) MiB", str(e)).group(1))) + 1
         raise RuntimeError("a worker starts with 1 MiB")
 
-    def alone_and_together(self, name, model, n, worker_options=(), options=()):
+    def alone_and_together(self, name, model, n, worker_options=(), options=(), split=()):
         """One process, and n of them."""
         alone = self.score(model, ["--device", "cpu", *options])
         workers = [Worker(self, model, self.socket(), *worker_options) for _ in range(n - 1)]
         where = ",".join(w.at for w in workers)
-        together = self.score(model, ["--device", "cpu", "--workers", where, "--key-file", self.key, *options])
+        together = self.score(model, ["--device", "cpu", "--workers", where, "--key-file", self.key, *options, *split])
         ended = [w.end() for w in workers]
         logs = "".join(w.text() for w in workers)
         good = isinstance(alone, bytes) and alone == together and not any(ended) and not re.search(TROUBLE, logs)
@@ -353,6 +353,37 @@ def serving(t):
             not re.search(TROUBLE, server.text() + again.text() + "".join(w.text() for w in workers)), again.text()[-1500:])
 
 
+def no_layers(t):
+    """A coordinator that has none of the layers."""
+    none = ["--split", "0,auto"]
+    t.alone_and_together("a coordinator without layers", t.model, 3, split=none)
+    t.alone_and_together("the same, with windows", t.synth("windows", SHAPES["windows and sinks"]), 3, split=["--split", "0,2,4"])
+    t.alone_and_together("the same, with states", t.synth("states", SHAPES["delta nets"]), 2, split=none)
+    kept = ["--cache-dir", t.path("kept"), "--cache-ram", "1MiB"]
+    long = "a river and a stone and a lamp " * 30
+    server = Server(t)
+    alone = [server.many(4, 24), server.many(4, 24), server.complete(long, 24)]
+    server.end()
+    workers = [Worker(t, t.model, t.socket()) for _ in range(2)]
+    server = Server(t, *workers, options=none + kept)
+    together = [server.many(4, 24), server.many(4, 24), server.complete(long, 24)]
+    layers = [d["layers"] for d in server.get("/props")[1]["devices"]]
+    code = server.end()
+    t.check("it serves what one process does", together == alone and code == 0 and layers[0] == 0 < min(layers[1:]), f"{layers} {together}")
+    server = Server(t, *workers, options=none + kept)
+    again = server.complete(long, 24)
+    hits = int(server.metrics()["sluice_prefix_disk_hit_tokens_total"])
+    t.check("also with prefixes from its disk", again == alone[2] and hits >= 64, f"{hits} {again} {alone[2]}")
+    codes = [server.end()] + [w.end() for w in workers]
+    t.check("and all end well", codes == [0, 0, 0] and not re.search(TROUBLE, server.text()), server.text()[-1500:])
+    w = Worker(t, t.model, t.socket())
+    argv = [t.sluice, "plan", "-m", t.model, "--device", "cpu", "--workers", w.at, "--key-file", t.key, "--json", "--ram", "1GiB", *none]
+    plan = json.loads(subprocess.run(argv, capture_output=True, text=True, timeout=LONG).stdout or "{}")
+    here, there = plan["hosts"]
+    t.check("its plan is small", plan["stages"][0]["layers"] == 0 and sum(s["layers"] for s in plan["stages"]) == plan["stages"][1]["layers"] and
+            w.end() == 0, plan)
+
+
 def heat(t):
     """A worker that is started anew begins with the experts that were hot."""
     folder = t.path("heat")
@@ -522,6 +553,7 @@ def main():
             "planning": lambda: planning(t),
             "serving": lambda: serving(t),
             "heat": lambda: heat(t),
+            "no layers": lambda: no_layers(t),
             "fetching": lambda: fetching(t),
             "losses": lambda: losses(t),
             "spares": lambda: spares(t),

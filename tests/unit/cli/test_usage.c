@@ -488,7 +488,11 @@ static void of_the_engine(void **state) {
         refused_with_engine(options, says);
     }
     refused_with_engine("--device cuda:0,1 --split 1,x", "--split is '1,x': must be auto");
-    refused_with_engine("--device cuda:0,1 --split 0,1", "--split is '0,1': must be auto");
+    refused_with_engine("--device cuda:0,1 --split 0,1", "--split 0,1: only with --workers");
+    refused_with_engine("--device cuda:0,1 --split 0,auto", "--split 0,auto: only with --workers");
+    refused_with_engine("--device cuda:0,1 --split 1,0", "--split is '1,0': must be auto");
+    refused_with_engine("--device cuda:0,1 --split 0,0,2", "--split is '0,0,2': must be auto");
+    refused_with_engine("--device cuda:0,1 --split 0", "--split is '0': must be auto");
     refused_with_engine("--device cuda:0,1 --split 1,1,1", "is for 3 devices, and 2 are named");
     refused_with_engine("--device cpu,cpu", "cpu is named twice");
     refused_with_engine("--device cuda:0,cpu --split 1,1,1", "is for 3 devices, and 2 are named");

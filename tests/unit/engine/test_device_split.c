@@ -184,7 +184,7 @@ static struct sl_split chosen(const struct sl_split_heat *heat, uint32_t n_layer
         cards[i] = (struct sl_split_card){n_layer * (2000 + 2500) / n + 1000, 0, 0};
     struct sl_split split = {0};
     uint64_t least;
-    assert_int_equal(sl_split_choose(&m, cards, n, &split, &least), SL_OK);
+    assert_int_equal(sl_split_choose(&m, cards, n, false, &split, &least), SL_OK);
     assert_true(sl_split_lacks_room(&m, cards, &split));
     for (uint32_t i = 0; i < n; i++)
         cards[i].budget_bytes = n_layer * 12000;

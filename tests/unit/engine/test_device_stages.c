@@ -405,7 +405,7 @@ static void every_split_was_looked_at(void **state) {
         struct sl_split split = {0};
         uint64_t least = 0, want_least = UINT64_MAX;
         bool any = false;
-        enum sl_status st = sl_split_choose(&m, cards, n, &split, &least);
+        enum sl_status st = sl_split_choose(&m, cards, n, false, &split, &least);
         try_all(&m, cards, n, 0, 0, true, 0, &any, &want_least);
         assert_int_equal(st, any ? SL_OK : SL_ERR_CONFIG);
         n_fit += any;
@@ -431,7 +431,7 @@ static struct sl_split chosen(const struct sl_split_model *m, const struct sl_sp
                               uint32_t n) {
     struct sl_split split = {0};
     uint64_t least;
-    assert_int_equal(sl_split_choose(m, cards, n, &split, &least), SL_OK);
+    assert_int_equal(sl_split_choose(m, cards, n, false, &split, &least), SL_OK);
     return split;
 }
 
