@@ -8,6 +8,7 @@ FUZZ_LAYER_json := server
 FUZZ_LAYER_splitter := server
 FUZZ_LAYER_wire := server
 FUZZ_LAYER_frames := cluster
+FUZZ_LAYER_stages := engine
 FUZZ_LAYER_routes := expert_cache
 # More libFuzzer arguments of a target, such as -max_len=4096.
 FUZZ_ARGS_gguf := -max_len=16384
@@ -16,6 +17,7 @@ FUZZ_ARGS_http := -max_len=8192 -dict=tests/fuzz/http.dict
 FUZZ_ARGS_marks := -max_len=1024 -dict=tests/fuzz/marks.dict
 FUZZ_ARGS_schema := -max_len=4096
 FUZZ_ARGS_wire := -max_len=2048 -dict=tests/fuzz/http.dict
+FUZZ_ARGS_stages := -max_len=4096
 FUZZ_ARGS_splitter := -max_len=2048
 FUZZ_ARGS_template := -max_len=4096 -dict=tests/fuzz/template.dict
 FUZZ_ARGS_template_cost := -max_len=2048 -dict=tests/fuzz/template.dict

@@ -23,6 +23,9 @@ TROUBLE = "Sanitizer|runtime error"
 # Long enough for any build of the program on a machine with other work.
 LONG = 240
 
+# More than a few pages of keys and values.
+LONG_PROMPT = "a river and a stone and a lamp " * 30
+
 SHAPES = {
     "windows and sinks": ["--arch", "gpt-oss", "--layers", "6", "--experts", "8", "--top-k", "2"],
     "delta nets": ["--arch", "qwen35moe", "--layers", "8"],
@@ -93,6 +96,7 @@ class Tests:
         self.sluice, self.model, self.folder = sluice, model, folder
         self.n = self.failed = self.numbers = 0
         self.key = self.new_key("key")
+        self.answers = None
 
     def next(self):
         self.numbers += 1
@@ -157,6 +161,14 @@ class Tests:
         good = isinstance(alone, bytes) and alone == together and not any(ended) and not re.search(TROUBLE, logs)
         seen = [x if isinstance(x, str) else f"{len(x)} bytes" for x in (alone, together)]
         self.check(f"{name}: {n} processes give the bits of one", good, f"{seen} {ended} {logs[-1000:]}")
+
+    def alone(self):
+        """What one process answers to many(4, 200) and to a long prompt."""
+        if not self.answers:
+            server = Server(self)
+            self.answers = [server.many(4, 200), server.complete(LONG_PROMPT, 24)]
+            server.end()
+        return self.answers
 
     # ---- who is refused ----
 
@@ -357,23 +369,18 @@ def no_layers(t):
     """A coordinator that has none of the layers."""
     none = ["--split", "0,auto"]
     t.alone_and_together("a coordinator without layers", t.model, 3, split=none)
-    t.alone_and_together("the same, with windows", t.synth("windows", SHAPES["windows and sinks"]), 3, split=["--split", "0,2,4"])
     t.alone_and_together("the same, with states", t.synth("states", SHAPES["delta nets"]), 2, split=none)
     kept = ["--cache-dir", t.path("kept"), "--cache-ram", "1MiB"]
-    long = "a river and a stone and a lamp " * 30
-    server = Server(t)
-    alone = [server.many(4, 24), server.many(4, 24), server.complete(long, 24)]
-    server.end()
     workers = [Worker(t, t.model, t.socket()) for _ in range(2)]
     server = Server(t, *workers, options=none + kept)
-    together = [server.many(4, 24), server.many(4, 24), server.complete(long, 24)]
+    together = [server.many(4, 200), server.complete(LONG_PROMPT, 24)]
     layers = [d["layers"] for d in server.get("/props")[1]["devices"]]
     code = server.end()
-    t.check("it serves what one process does", together == alone and code == 0 and layers[0] == 0 < min(layers[1:]), f"{layers} {together}")
+    t.check("it serves what one process does", together == t.alone() and code == 0 and layers[0] == 0 < min(layers[1:]), f"{layers} {together}")
     server = Server(t, *workers, options=none + kept)
-    again = server.complete(long, 24)
+    again = server.complete(LONG_PROMPT, 24)
     hits = int(server.metrics()["sluice_prefix_disk_hit_tokens_total"])
-    t.check("also with prefixes from its disk", again == alone[2] and hits >= 64, f"{hits} {again} {alone[2]}")
+    t.check("also with prefixes from its disk", again == together[1] and hits >= 64, f"{hits} {again} {together[1]}")
     codes = [server.end()] + [w.end() for w in workers]
     t.check("and all end well", codes == [0, 0, 0] and not re.search(TROUBLE, server.text()), server.text()[-1500:])
     w = Worker(t, t.model, t.socket())
@@ -460,9 +467,7 @@ def fetching(t):
 
 def losses(t):
     """A worker is killed or stopped while clients wait: their answers go on as if nothing had been."""
-    server = Server(t)
-    alone = server.many(4, 200)
-    server.end()
+    alone = t.alone()[0]
     first, second = Worker(t, t.model, t.socket()), Worker(t, t.model, t.socket())
     server = Server(t, first, second, options=["--worker-wait", "60"])
     for how, sig in (("killed", signal.SIGKILL), ("asked to end", signal.SIGTERM), ("stopped", signal.SIGSTOP)):
@@ -506,9 +511,7 @@ def losses(t):
 def spares(t):
     """A worker is killed and stays away: a spare has its layers, and answers go on. Then the spare is killed, and the first one,
     which is a spare by now, comes back."""
-    server = Server(t)
-    alone = server.many(4, 200)
-    server.end()
+    alone = t.alone()[0]
     small = Worker(t, t.model, t.socket(), "--ram", f"{t.least_mib() + 2}MiB")  # it starts, but has no room for layers
     first, spare, worker = Worker(t, t.model, t.socket()), Worker(t, t.model, t.socket()), Worker(t, t.model, t.socket())
     server = Server(t, first, worker, options=["--worker-wait", "60", "--spare", f"{small.at},{spare.at}"])
