@@ -276,8 +276,19 @@ static void show_stages(struct sl_worker *w, const struct sl_worker_stages *stag
     pthread_mutex_unlock(&w->lock);
 }
 
+static void end_servers(struct sl_worker *w) {
+    for (uint32_t i = 0; i < SL_MAX_STAGES; i++) {
+        pthread_mutex_lock(&w->lock);
+        struct sl_stage_server *s = w->ports[i].server;
+        w->ports[i].server = NULL;
+        pthread_mutex_unlock(&w->lock);
+        sl_stage_server_destroy(&s);
+    }
+}
+
 static void close_stages(struct sl_worker *w) {
     show_stages(w, NULL);
+    end_servers(w);
     sl_worker_stages_close(&w->stages);
 }
 
@@ -353,16 +364,6 @@ static enum sl_status fetch_layers(struct sl_worker *w, const struct sl_setup_lo
 
 /* ---- loading ---- */
 
-static void end_servers(struct sl_worker *w) {
-    for (uint32_t i = 0; i < SL_MAX_STAGES; i++) {
-        pthread_mutex_lock(&w->lock);
-        struct sl_stage_server *s = w->ports[i].server;
-        w->ports[i].server = NULL;
-        pthread_mutex_unlock(&w->lock);
-        sl_stage_server_destroy(&s);
-    }
-}
-
 static enum sl_status start_servers(struct sl_worker *w, struct sl_err *err) {
     size_t most = 0, queue = 0;
     for (uint32_t i = 0; i < sl_worker_n_stages(w->stages); i++) {
@@ -375,6 +376,8 @@ static enum sl_status start_servers(struct sl_worker *w, struct sl_err *err) {
     for (uint32_t i = 0; i < sl_worker_n_stages(w->stages); i++) {
         struct port *p = &w->ports[i];
         struct sl_stage_server *server = NULL;
+        if (p->server) /* of the coordinator before */
+            continue;
         p->carrier = (struct sl_stage_carrier){.send = carry};
         p->w = w;
         p->at = i;
@@ -440,7 +443,9 @@ static void part(struct sl_worker *w) {
     w->serves = false;
     w->parting = true;
     pthread_mutex_unlock(&w->lock);
-    end_servers(w);
+    for (uint32_t i = 0; i < SL_MAX_STAGES; i++) /* nobody else changes them */
+        if (w->ports[i].server)
+            sl_stage_server_forget(w->ports[i].server);
     sl_link_close(l, LINGER_NS);
     pthread_mutex_lock(&w->lock);
     w->link = NULL;

@@ -61,7 +61,10 @@ uint64_t sl_stage_remote_bytes(const struct sl_message_limits *limits);
 /* ---- the end that does the work ---- */
 
 /* Has a stage of this process do what messages ask, one call after the other, on a thread of its
- * own. While there are none it has the stage read in the background and save its heat. */
+ * own. While there are none it has the stage read in the background and save its heat.
+ *
+ * All calls to a stage are one thread's as long as it lives: reads belong to the thread that began
+ * them. So a server stays when whoever asks goes, and serves the next one. */
 struct sl_stage_server;
 
 /* stage and carrier are borrowed until destroy. */
@@ -73,8 +76,11 @@ enum sl_status sl_stage_server_create(const struct sl_message_limits *limits,
  * ask; the caller ends the connection. */
 enum sl_status sl_stage_server_received(struct sl_stage_server *s, const uint8_t *bytes, size_t n,
                                         struct sl_err *err) SL_MUST_CHECK;
-/* Cancels what is under way, has the stage end its reading and joins. What is still to be answered
- * is not. */
+/* Whoever asked is gone, and sends nothing more: cancels what is under way, and forgets what has
+ * not begun. When this returns nothing is under way and the carrier is used no more, until another
+ * one asks. */
+void sl_stage_server_forget(struct sl_stage_server *s);
+/* Forgets likewise, has the stage quit (SL_STAGE_QUIT) and joins. */
 void sl_stage_server_destroy(struct sl_stage_server **s);
 uint64_t sl_stage_server_bytes(const struct sl_message_limits *limits);
 

@@ -46,6 +46,7 @@ struct sl_stage_server {
     /* Under the lock. */
     struct slot *queue[MAX_CALLS]; /* [n_queued] the first sent first */
     uint32_t n_queued;
+    bool works; /* at a call that was in the queue */
     bool quit;
 };
 
@@ -128,6 +129,8 @@ static bool use_idle_time(struct sl_stage_server *s) {
 /* NULL at the end. */
 static struct slot *next_call(struct sl_stage_server *s) {
     pthread_mutex_lock(&s->lock);
+    s->works = false;
+    pthread_cond_broadcast(&s->wake);
     s->idle_since_ns = sl_now_ns();
     while (!s->n_queued && !s->quit) {
         if (use_idle_time(s))
@@ -138,6 +141,7 @@ static struct slot *next_call(struct sl_stage_server *s) {
             pthread_cond_wait(&s->wake, &s->lock);
     }
     struct slot *slot = s->quit ? NULL : s->queue[0];
+    s->works = slot != NULL;
     if (slot)
         memmove(s->queue, s->queue + 1, --s->n_queued * sizeof *s->queue);
     pthread_mutex_unlock(&s->lock);
@@ -148,8 +152,7 @@ static void *server_main(void *arg) {
     struct sl_stage_server *s = arg;
     for (struct slot *slot; (slot = next_call(s));)
         perform(s, slot);
-    if (s->heat_unsaved)
-        (void)!ask_own(s, &(struct sl_stage_ask){.what = SL_STAGE_SAVE_HEAT});
+    (void)!ask_own(s, &(struct sl_stage_ask){.what = SL_STAGE_QUIT});
     return NULL;
 }
 
@@ -203,7 +206,7 @@ enum sl_status sl_stage_server_received(struct sl_stage_server *s, const uint8_t
     pthread_mutex_lock(&s->lock);
     slot->busy = true;
     s->queue[s->n_queued++] = slot; /* each slot is in it once */
-    pthread_cond_signal(&s->wake);
+    pthread_cond_broadcast(&s->wake);
     pthread_mutex_unlock(&s->lock);
     return SL_OK;
 }
@@ -240,16 +243,28 @@ enum sl_status sl_stage_server_create(const struct sl_message_limits *limits,
     return SL_OK;
 }
 
+void sl_stage_server_forget(struct sl_stage_server *s) {
+    for (uint32_t i = 0; i < MAX_CALLS; i++)
+        atomic_store(&s->slots[i].canceled, true);
+    pthread_mutex_lock(&s->lock);
+    for (uint32_t i = 0; i < s->n_queued; i++)
+        s->queue[i]->busy = false;
+    s->n_queued = 0;
+    while (s->works)
+        pthread_cond_wait(&s->wake, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
 void sl_stage_server_destroy(struct sl_stage_server **ps) {
     struct sl_stage_server *s = *ps;
     if (!s)
         return;
+    if (s->started)
+        sl_stage_server_forget(s);
     pthread_mutex_lock(&s->lock);
     s->quit = true;
-    pthread_cond_signal(&s->wake);
+    pthread_cond_broadcast(&s->wake);
     pthread_mutex_unlock(&s->lock);
-    for (uint32_t i = 0; i < MAX_CALLS; i++)
-        atomic_store(&s->slots[i].canceled, true);
     if (s->started)
         pthread_join(s->thread, NULL);
     for (uint32_t i = 0; i < MAX_CALLS; i++)

@@ -26,6 +26,9 @@ LONG = 240
 # More than a few pages of keys and values.
 LONG_PROMPT = "a river and a stone and a lamp " * 30
 
+# Experts that do not all find room in a small worker.
+MANY = ["--layers", "6", "--experts", "32", "--expert-ff", "512", "--embd", "512"]
+
 SHAPES = {
     "windows and sinks": ["--arch", "gpt-oss", "--layers", "6", "--experts", "8", "--top-k", "2"],
     "delta nets": ["--arch", "qwen35moe", "--layers", "8"],
@@ -41,11 +44,11 @@ def figures(text):
 class Worker:
     """A worker in a process of its own."""
 
-    def __init__(self, t, model, at, *options, key=True, measures=False):
+    def __init__(self, t, model, at, *options, key=True, measures=False, within=()):
         self.log = os.path.join(t.folder, f"worker-{t.next()}.log")
         keyed = ["--key-file", t.key] if key else ["--plain"]
         copy = ["--model-cache", model.removeprefix("cache:")] if model.startswith("cache:") else ["-m", model]
-        argv = [t.sluice, "worker", *copy, "--listen", at, "--device", "cpu", "-t", "1", *keyed, *options]
+        argv = [*within, t.sluice, "worker", *copy, "--listen", at, "--device", "cpu", "-t", "1", *keyed, *options]
         if "--heat-file" not in options:
             argv += ["--heat-file", "off"]
         if not measures:
@@ -128,14 +131,14 @@ class Tests:
         subprocess.run([self.sluice, "synth", "-o", path, "-q", "--ctx", "1024", *options], check=True, timeout=LONG)
         return path
 
-    def score(self, model, options):
+    def score(self, model, options, within=()):
         """The log-probabilities of a text as bytes, or what was wrong."""
         ids, out = self.path("ids"), self.path("out.npy")
         with open(ids, "wb") as f:
             f.write(struct.pack("<300i", *((i * 7919 + 13) % 256 for i in range(300))))
         if os.path.exists(out):
             os.remove(out)
-        argv = [self.sluice, "score", "-m", model, "--ids", ids, "--logprobs", out, "-t", "1", "--heat-file", "off", "-b", "64"]
+        argv = [*within, self.sluice, "score", "-m", model, "--ids", ids, "--logprobs", out, "-t", "1", "--heat-file", "off", "-b", "64"]
         r = subprocess.run(argv + options, capture_output=True, text=True, timeout=LONG)
         if r.returncode or re.search(TROUBLE, r.stderr):
             return r.stderr
@@ -150,12 +153,15 @@ class Tests:
             return int(float(re.search(r"the process alone takes ([\d.]+) MiB", str(e)).group(1))) + 1
         raise RuntimeError("a worker starts with 1 MiB")
 
-    def alone_and_together(self, name, model, n, worker_options=(), options=(), split=()):
+    def alone_and_together(self, name, model, n, worker_options=(), options=(), split=(), more=0):
         """One process, and n of them."""
         alone = self.score(model, ["--device", "cpu", *options])
         workers = [Worker(self, model, self.socket(), *worker_options) for _ in range(n - 1)]
         where = ",".join(w.at for w in workers)
-        together = self.score(model, ["--device", "cpu", "--workers", where, "--key-file", self.key, *options, *split])
+        asked = ["--device", "cpu", "--workers", where, "--key-file", self.key, *options, *split]
+        together = self.score(model, asked)
+        for _ in range(more):  # the next coordinators find the layers loaded
+            together = self.score(model, asked) if together == alone else together
         ended = [w.end() for w in workers]
         logs = "".join(w.text() for w in workers)
         good = isinstance(alone, bytes) and alone == together and not any(ended) and not re.search(TROUBLE, logs)
@@ -550,8 +556,10 @@ def main():
         parts = {
             "bits": lambda: (t.alone_and_together("resident", model, 2), t.alone_and_together("resident", model, 3),
                              t.alone_and_together("keys and values in Q8_0", model, 2, options=["--kv-type", "q8_0"])),
-            "streamed": lambda: t.alone_and_together("experts from disk", model, 5, ["--ram", f"{t.least_mib() + 72}MiB"],
+            "streamed": lambda: (t.alone_and_together("experts from disk", model, 5, ["--ram", f"{t.least_mib() + 72}MiB"],
                                                      ["--experts", "streamed"]),
+                                 t.alone_and_together("more experts than slots, for one coordinator after the other", t.synth("many experts", MANY), 2,
+                                                      ["--ram", f"{t.least_mib() + 72}MiB"], ["--experts", "streamed"], more=2)),
             "shapes": lambda: [t.alone_and_together(name, t.synth(name, o), 3) for name, o in SHAPES.items()],
             "planning": lambda: planning(t),
             "serving": lambda: serving(t),
