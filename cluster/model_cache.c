@@ -390,6 +390,7 @@ enum sl_status sl_model_cache_layers(struct sl_model_cache *c, const struct sl_m
     struct sl_model slice = {0};
     struct fetching f;
     SL_TRY(sl_model_slice(model, first, n, &slice, err));
+    sl_model_slice_drop_input(&slice); /* it is the coordinator's */
     enum sl_status st = fetching_init(&f, c, source, err);
     if (st == SL_OK) {
         for (uint32_t i = 0; i < SL_G_COUNT; i++)

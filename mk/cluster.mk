@@ -11,8 +11,13 @@ cluster: $(B)/sluice
 cluster-engines: $(B)/sluice
 	$(TAP) "tests/cluster/slurm.py $(B)/sluice" "tests/cluster/kubernetes.py $(B)/sluice"
 
+.PHONY: cluster-links
+## make cluster-links       the same bits over links of 1 and 10 Gbit/s, with delays, losses and cuts (root, iproute2, nftables)
+cluster-links: $(B)/sluice
+	$(TAP) "tests/cluster/shaped.py $(B)/sluice demo/demo.gguf"
+
 CLUSTER_RUNS ?= 200
 .PHONY: cluster-faults
-## make cluster-faults      kill, stop, cut and slow machines by chance, CLUSTER_RUNS (200) times
+## make cluster-faults      kill, stop, cut and slow machines by chance, CLUSTER_RUNS (200) times; full disks, memory cgroups
 cluster-faults: $(B)/sluice
 	tests/cluster/faults.py $(B)/sluice demo/demo.gguf --runs $(CLUSTER_RUNS)

@@ -23,7 +23,7 @@ test-side: $(RENDER) $(ROUTES_BIN) $(SIM_BIN) $(B)/sluice tests/http/node_module
 	@MODE=$(MODE) $(TAP_SIDE) $(TEMPLATES_TEST) $(HTTP_RUNS) $(REPLAY_TEST) $(SIM_TEST)
 ## make test-parts          everything for one MODE: units, conformance, faults, determinism, templates, replay, HTTP
 test-parts: test-programs
-	@rc=0; for t in unit conformance fault stages cluster $(if $(filter release,$(MODE)),determinism cluster-engines test-routing test-budget browser-quick test-monitoring test-deploy,determinism-quick) test-pull test-terminal test-side; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
+	@rc=0; for t in unit conformance fault stages cluster $(if $(filter release,$(MODE)),determinism cluster-engines cluster-links test-routing test-budget browser-quick test-monitoring test-deploy,determinism-quick) test-pull test-terminal test-side; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
 
 # Do synthetic models route like a real one?
 .PHONY: test-routing
