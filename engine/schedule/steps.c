@@ -206,7 +206,8 @@ static void step_done(struct sl_engine *e, struct sl_micro_batch *l) {
         struct sl_token_sink *sink = s->req->sink;
         if (!s->first_done) {
             if (sink->progress)
-                sink->progress(sink, s->n_kv, s->n_prompt);
+                sink->progress(sink, &(struct sl_prompt_progress){s->n_kv, s->n_cached, s->n_prompt,
+                                                                  now - s->start_ns});
             if (s->n_kv >= s->n_prompt) {
                 s->first_done = true;
                 s->prompt_ns = now;

@@ -84,12 +84,20 @@ struct sl_gen_result {
     struct sl_expert_use experts;
 };
 
+/* How far the engine is with a prompt. */
+struct sl_prompt_progress {
+    uint32_t n_done;   /* tokens that are computed or were cached */
+    uint32_t n_cached; /* of them: found in the prefix cache */
+    uint32_t n_prompt;
+    uint64_t ns; /* since the request left the queue */
+};
+
 /* Where a request's tokens go. Called on the scheduler thread: must not block. */
 struct sl_token_sink {
     /* SL_AGAIN parks the request: the same token is offered again after sl_engine_resume. */
     enum sl_status (*push)(struct sl_token_sink *s, const struct sl_token *token);
-    /* Prompt progress, may be NULL. */
-    void (*progress)(struct sl_token_sink *s, uint32_t n_done, uint32_t n_prompt);
+    /* After each step that computed some of the prompt; may be NULL. */
+    void (*progress)(struct sl_token_sink *s, const struct sl_prompt_progress *p);
     /* Called exactly once, last; the request is the caller's again, and neither the gauges nor
      * sl_engine_slots show it any more. */
     void (*finish)(struct sl_token_sink *s, const struct sl_gen_result *result);

@@ -187,6 +187,16 @@ static void whole(struct sl_buf *b, const struct sl_gen *g) {
 
 /* -------------------------------------------------------------------------------------- stream */
 
+static void progress(struct sl_buf *b, const struct sl_gen *g, const struct sl_prompt_progress *p) {
+    (void)g;
+    sl_buf_printf(b,
+                  "data: {\"index\":0,\"content\":\"\",\"tokens\":[],\"stop\":false,"
+                  "\"id_slot\":-1,\"tokens_predicted\":0,\"tokens_evaluated\":%u",
+                  p->n_prompt);
+    sl_openai_progress(b, p);
+    sl_buf_puts(b, "}\n\n");
+}
+
 static void part(struct sl_buf *b, struct sl_choice *c, const struct sl_part *part) {
     if (part->text.len && memchr(part->text.ptr, '\n', part->text.len))
         c->render.has_line_break = true;
@@ -230,6 +240,7 @@ const struct sl_renderer sl_native_renderer = {
     .streams_ids = true,
     .repeats_prompt = true,
     .whole = whole,
+    .progress = progress,
     .part = part,
     .finish = finish,
     .end = end,

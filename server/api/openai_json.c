@@ -313,6 +313,21 @@ static void completion_open(struct sl_buf *b, struct sl_choice *c) {
     chunk_tail(b, g);
 }
 
+void sl_openai_progress(struct sl_buf *b, const struct sl_prompt_progress *p) {
+    sl_buf_printf(
+        b, ",\"prompt_progress\":{\"total\":%u,\"cache\":%u,\"processed\":%u,\"time_ms\":%llu}",
+        p->n_prompt, p->n_cached, p->n_done, (unsigned long long)(p->ns / 1000000u));
+}
+
+static void chunk_progress(struct sl_buf *b, const struct sl_gen *g,
+                           const struct sl_prompt_progress *p) {
+    chunk_head(b, g);
+    sl_buf_printf(b, ",\"choices\":[{\"index\":0,%s,\"logprobs\":null,\"finish_reason\":null}]",
+                  g->api == SL_API_CHAT ? "\"delta\":{}" : "\"text\":\"\"");
+    sl_openai_progress(b, p);
+    chunk_tail(b, g);
+}
+
 /* {"content":...}, {"reasoning_content":...} or {"tool_calls":[...]} */
 static void delta(struct sl_buf *b, const struct sl_choice *c, const struct sl_part *part) {
     switch (part->kind) {
@@ -387,6 +402,7 @@ static void stream_fail(struct sl_buf *b, struct sl_gen *g, const struct sl_http
 const struct sl_renderer sl_chat_renderer = {
     .id_prefix = "chatcmpl-",
     .whole = whole,
+    .progress = chunk_progress,
     .open = chat_open,
     .part = chunk_part,
     .finish = chunk_finish,
@@ -397,6 +413,7 @@ const struct sl_renderer sl_chat_renderer = {
 const struct sl_renderer sl_completions_renderer = {
     .id_prefix = "cmpl-",
     .whole = whole,
+    .progress = chunk_progress,
     .open = completion_open,
     .part = chunk_part,
     .finish = chunk_finish,

@@ -71,12 +71,16 @@ static enum sl_status sink_push(struct sl_token_sink *s, const struct sl_token *
     return status;
 }
 
-static void sink_progress(struct sl_token_sink *s, uint32_t n_done, uint32_t n_prompt) {
+static void sink_progress(struct sl_token_sink *s, const struct sl_prompt_progress *p) {
     struct sl_choice *c = (struct sl_choice *)s;
-    if (c->index == 0) {
-        atomic_store_explicit(&c->gen->prefill_total, n_prompt, memory_order_relaxed);
-        atomic_store_explicit(&c->gen->prefill_done, n_done, memory_order_relaxed);
-    }
+    struct sl_gen *g = c->gen;
+    if (c->index)
+        return;
+    pthread_mutex_lock(&g->ex->lock);
+    g->progress = *p;
+    if (g->params.return_progress)
+        sl_exchange_wake_locked(g->ex);
+    pthread_mutex_unlock(&g->ex->lock);
 }
 
 static void sink_scored(struct sl_token_sink *s, uint32_t pos, const struct sl_token *token) {

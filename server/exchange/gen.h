@@ -112,12 +112,13 @@ struct sl_gen {
     uint32_t ring_tokens;
     char id[48];
     int64_t created_s;
-    _Atomic uint32_t prefill_done, prefill_total; /* of the first choice */
+    struct sl_prompt_progress progress; /* of the first choice; under the exchange's lock */
 
     /* the connection's thread */
     struct sl_buf out; /* streams: events not sent yet, from out_sent on */
     size_t out_sent;
     bool begun;        /* renderer->begin is in out */
+    uint32_t n_told;   /* with params.return_progress: as far as the last event said; 0 = none */
     bool ended;        /* the last event is in out */
     uint64_t n_events; /* the renderer's count */
     struct sl_http_error failure;

@@ -417,6 +417,28 @@ static void begin(struct sl_gen *g) {
     g->begun = true;
 }
 
+static struct sl_prompt_progress progress_of(struct sl_gen *g) {
+    pthread_mutex_lock(&g->ex->lock);
+    struct sl_prompt_progress p = g->progress;
+    pthread_mutex_unlock(&g->ex->lock);
+    return p;
+}
+
+/* The first event has what was cached: what is computed later is measured from there. */
+static void stream_progress(struct sl_gen *g) {
+    if (!g->params.return_progress || !g->renderer->progress)
+        return;
+    struct sl_prompt_progress p = progress_of(g);
+    if (p.n_done == g->n_told)
+        return;
+    begin(g);
+    if (!g->n_told)
+        g->renderer->progress(&g->out, g,
+                              &(struct sl_prompt_progress){p.n_cached, p.n_cached, p.n_prompt, 0});
+    g->renderer->progress(&g->out, g, &p);
+    g->n_told = p.n_done;
+}
+
 /* One choice's events until there are none or enough. */
 static void stream_choice(struct sl_gen *g, struct sl_choice *c) {
     const struct sl_renderer *r = g->renderer;
@@ -426,6 +448,7 @@ static void stream_choice(struct sl_gen *g, struct sl_choice *c) {
             return;
         if (!c->opened) {
             c->opened = true;
+            stream_progress(g); /* all of it comes before the answer */
             begin(g);
             if (r->open)
                 r->open(&g->out, c);
@@ -444,6 +467,7 @@ bool sl_gen_stream(struct sl_gen *g) {
     if (g->ended)
         return true;
     bool all = true;
+    stream_progress(g);
     for (uint32_t i = 0; i < g->n_choices && !g->failure.http_status; i++) {
         stream_choice(g, &g->choices[i]);
         all = all && g->choices[i].done;
@@ -461,12 +485,11 @@ bool sl_gen_stream(struct sl_gen *g) {
 }
 
 void sl_gen_keepalive(struct sl_gen *g) {
-    uint32_t done = atomic_load_explicit(&g->prefill_done, memory_order_relaxed);
-    uint32_t total = atomic_load_explicit(&g->prefill_total, memory_order_relaxed);
+    struct sl_prompt_progress p = progress_of(g);
     if (g->renderer->lines)
         ; /* which have no comments */
-    else if (done < total)
-        sl_buf_printf(&g->out, ": prompt %u/%u\n\n", done, total);
+    else if (p.n_done < p.n_prompt)
+        sl_buf_printf(&g->out, ": prompt %u/%u\n\n", p.n_done, p.n_prompt);
     else
         sl_buf_puts(&g->out, ": keep-alive\n\n");
     begin(g);

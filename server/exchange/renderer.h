@@ -1,7 +1,7 @@
 /* How an API writes answers: one table of functions for each API. gen.c and http.c name no API.
  *
  * All functions run on the connection's thread and append to the buffer they are given (its
- * `failed` is the only error). The order in a stream is begin; then for each choice open, part...,
+ * `failed` is the only error). The order in a stream is begin; progress...; then for each choice open, part...,
  * finish, with choices interleaved in any way; then end. fail may come at any point, and nothing
  * after it. */
 #ifndef SL_SERVER_RENDERER_H
@@ -21,6 +21,8 @@ struct sl_renderer {
 
     /* NULL: writes nothing. */
     void (*begin)(struct sl_buf *b, struct sl_gen *g);
+    void (*progress)(struct sl_buf *b, const struct sl_gen *g, /* with params.return_progress */
+                     const struct sl_prompt_progress *p);
     void (*open)(struct sl_buf *b, struct sl_choice *c); /* its first part is about to come */
     void (*part)(struct sl_buf *b, struct sl_choice *c, const struct sl_part *part);
     void (*finish)(struct sl_buf *b, struct sl_choice *c); /* c->end is why */

@@ -190,9 +190,8 @@ static bool is_off(const json_t *v) {
 /* Ignoring one of these would give another distribution than the one asked for. Their other
  * settings (mirostat_tau, dry_base) change nothing while they are off. */
 static bool refuse(const json_t *body, struct sl_http_error *e) {
-    static const char *const not_here[] = {"mirostat",       "dynatemp_range", "dry_multiplier",
-                                           "samplers",       "length_penalty", "use_beam_search",
-                                           "return_progress"};
+    static const char *const not_here[] = {"mirostat", "dynatemp_range", "dry_multiplier",
+                                           "samplers", "length_penalty", "use_beam_search"};
     for (size_t i = 0; i < COUNTOF(not_here); i++) {
         const json_t *v = json_object_get(body, not_here[i]);
         bool one = strcmp(not_here[i], "length_penalty") == 0 && json_is_number(v) &&

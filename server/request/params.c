@@ -30,6 +30,7 @@ static const struct sl_field shared_fields[] = {
     {"n_predict", SL_FIELD_U32, R(n_predict), -1, INT32_MAX},
     {"min_tokens", SL_FIELD_U32, P(sampling.min_tokens), 0, INT32_MAX},
     {"timings_per_token", SL_FIELD_BOOL, P(timings_per_token), 0, 0},
+    {"return_progress", SL_FIELD_BOOL, P(return_progress), 0, 0},
     {"temperature", SL_FIELD_F32, P(sampling.temperature), 0, 2},
     {"top_p", SL_FIELD_F32, P(sampling.top_p), 0, 1},
     {"min_p", SL_FIELD_F32, P(sampling.min_p), 0, 1},
@@ -200,6 +201,10 @@ bool sl_params_read(const json_t *body, enum sl_api api, const struct sl_tokeniz
             p->n_top_logprobs = r.logprobs_count;
         }
     }
+    if (p->return_progress && (api == SL_API_RESPONSES || api == SL_API_MESSAGES))
+        return sl_http_bad(e, "return_progress",
+                           "'return_progress' is not supported here: leave it out");
+    p->return_progress = p->return_progress && p->stream;
     struct sl_sampling *s = &p->sampling;
     if (s->top_k == UINT32_MAX)
         s->top_k = 0; /* -1 is a usual spelling of "off" */

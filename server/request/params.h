@@ -34,6 +34,7 @@ struct sl_gen_params {
     bool base64;         /* as the bytes of floats */
     bool ignore_eos;
     bool timings_per_token; /* in streams of OpenAI's and llama.cpp's APIs */
+    bool return_progress;   /* of the prompt, in the same streams */
     bool raw_reasoning;     /* reasoning stays in the content, with its markers */
     uint32_t *stop_ids;     /* owned; tokens that end the answer beside the model's own */
     uint32_t n_stop_ids;

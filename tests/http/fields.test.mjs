@@ -22,7 +22,7 @@ const is = {
 const off = (v) => v === 0 || v === false || v === '' || (Array.isArray(v) && v.length === 0);
 const sampling = {
   stream: is.bool, temperature: is.number(0, 2), top_p: is.number(0, 1), top_k: is.int(-1), min_p: is.number(0, 1), typical_p: is.number(0, 1), seed: (v) => Number.isInteger(v) && Math.abs(v) < 2 ** 63,
-  presence_penalty: is.number(-2, 2), frequency_penalty: is.number(-2, 2), repeat_penalty: is.number(0.01, 100), repeat_last_n: is.int(-1), max_tokens: is.int(-1), n_predict: is.int(-1), min_tokens: is.int(0), timings_per_token: is.bool,
+  presence_penalty: is.number(-2, 2), frequency_penalty: is.number(-2, 2), repeat_penalty: is.number(0.01, 100), repeat_last_n: is.int(-1), max_tokens: is.int(-1), n_predict: is.int(-1), min_tokens: is.int(0), timings_per_token: is.bool, return_progress: is.bool,
   stop_token_ids: (v) => Array.isArray(v), reasoning_format: is.nothing, reasoning_budget: is.int(-1), mirostat: off, dynatemp_range: off, samplers: (v) => off(v) || v === '' || (Array.isArray(v) && v.length === 0),
   stop: (v) => (typeof v === 'string' && v !== '') || (Array.isArray(v) && v.length === 0), logit_bias: (v) => typeof v === 'object' && !(Array.isArray(v) && v.length), n: is.int(1, 128), ignore_eos: is.bool, cache_prompt: is.bool,
   timeout_s: is.number(0.001, 86400), user: is.string, metadata: is.object, service_tier: is.string, store: is.bool, response_format: is.nothing, grammar: (v) => v === '', stream_options: is.nothing,
@@ -179,6 +179,29 @@ it('tells timings that are true, and at each event when asked', async () => {
   assert.ok((await events({})).every((e) => !e.includes('timings')));
   const timed = await events({ timings_per_token: true });
   assert.ok(timed.length > 0 && timed.every((e) => e.includes('"timings":{"prompt_n":')), timed.join());
+});
+
+// The first event has what was cached, the last the whole prompt, and the answer comes after all of them.
+it('says how far a prompt is, where asked', async () => {
+  const long = 'a b c d e f g h '.repeat(80);
+  for (const [path, body] of [['/v1/chat/completions', { messages: [{ role: 'user', content: long }] }], ['/v1/completions', { prompt: long }], ['/completion', { prompt: long }]]) {
+    const chunks = async (more) => (await ask(path, { ...body, max_tokens: 2, ignore_eos: true, stream: true, ...more })).text.split('\n\n').filter((e) => /^data: {/.test(e)).map((e) => JSON.parse(e.slice(6)));
+    assert.ok((await chunks({ cache_prompt: false })).every((c) => !c.prompt_progress), path);
+    await chunks({});
+    for (const [cached, more] of [[false, { cache_prompt: false }], [true, {}]]) {
+      const all = await chunks({ ...more, return_progress: true });
+      const told = all.map((c) => c.prompt_progress).filter(Boolean);
+      const said = JSON.stringify(told);
+      assert.ok(told.length >= 2 && all.slice(0, told.length).every((c) => c.prompt_progress), `${path}: ${said}`);
+      assert.ok(told[0].processed === told[0].cache && told[0].cache > 0 === cached, `${path}: ${said}`);
+      assert.ok(told.at(-1).processed === told.at(-1).total && told[0].total > 600, `${path}: ${said}`);
+      assert.ok(told.every((p, i) => i === 0 || (p.processed > told[i - 1].processed && p.time_ms >= told[i - 1].time_ms && p.cache === told[0].cache)), `${path}: ${said}`);
+    }
+    const whole = await ask(path, { ...body, max_tokens: 2, return_progress: true });
+    assert.ok(whole.status === 200 && !whole.text.includes('prompt_progress'), whole.text);
+  }
+  for (const [path, body] of [['/v1/responses', { input: 'x' }], ['/v1/messages', { model: 'test', max_tokens: 1, messages: [{ role: 'user', content: 'x' }] }]])
+    assert.equal((await ask(path, { ...body, return_progress: true })).status, 400, path);
 });
 
 // JavaScript cuts an emoji in two, and keeps the halves in a conversation's history.

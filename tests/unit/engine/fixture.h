@@ -141,9 +141,9 @@ static inline enum sl_status run_push(struct sl_token_sink *s, const struct sl_t
     return SL_OK;
 }
 
-static inline void run_progress(struct sl_token_sink *s, uint32_t n_done, uint32_t n_prompt) {
+static inline void run_progress(struct sl_token_sink *s, const struct sl_prompt_progress *p) {
     struct run *r = (struct run *)s;
-    if (n_done <= n_prompt)
+    if (p->n_cached < p->n_done && p->n_done <= p->n_prompt)
         r->n_progress++;
     if (r->on_progress)
         r->on_progress(r);

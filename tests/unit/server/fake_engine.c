@@ -327,8 +327,9 @@ static bool fake_step(struct sl_engine *e, struct fake_session *s) {
     if (s->n_prefilled < e->prefill_steps) {
         s->n_prefilled++;
         if (r->sink->progress)
-            r->sink->progress(r->sink, r->n_prompt * s->n_prefilled / (e->prefill_steps + 1),
-                              r->n_prompt);
+            r->sink->progress(r->sink, &(struct sl_prompt_progress){
+                                           r->n_prompt * s->n_prefilled / (e->prefill_steps + 1), 0,
+                                           r->n_prompt, s->n_prefilled});
         return false;
     }
     if (s->parked && !atomic_load(&s->resume))

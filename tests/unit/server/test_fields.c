@@ -344,7 +344,7 @@ static void test_each_bad_field(void **state) {
         {"{\"stop_token_ids\":[\"a\"]}", "stop_token_ids"},
         {"{\"reasoning_format\":\"x\"}", "reasoning_format"},
         {"{\"mirostat\":2}", "mirostat"},
-        {"{\"return_progress\":true}", "return_progress"},
+        {"{\"return_progress\":1}", "return_progress"},
         {"{\"dynatemp_range\":0.5}", "dynatemp_range"},
         {"{\"dry_multiplier\":0.8}", "dry_multiplier"},
         {"{\"xtc_probability\":1.5}", "xtc_probability"},
