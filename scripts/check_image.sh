@@ -1,16 +1,18 @@
 #!/bin/sh
-# check_image.sh [KEEP]            every step of deploy/container/Containerfile, and what comes out
-# check_image.sh --quick SLUICE    what comes out alone: seconds, and no network
+# check_image.sh [--file FILE] [KEEP]          every step of FILE (deploy/container/Containerfile), and what comes out
+# check_image.sh [--file FILE] --quick SLUICE  what comes out alone: seconds, and no network
 #
 # Where there is no container service and no registry. The whole check makes the base image by debootstrap, and buildah
 # carries out the file's steps (in a chroot, so no kernel feature is needed that a small machine lacks). The quick one
 # puts the program SLUICE and its libraries into an empty image, with all that the file says of its
-# last one. The image's own ENTRYPOINT then serves the demo model as the image's USER, under the seccomp profile beside
+# last one. A stage named kernels, whose image has NVIDIA's compiler, is not run: nvcc of this machine makes the kernels
+# (CUDA_ARCHS, 75), and the other steps find them where that stage leaves them. The image's own ENTRYPOINT then serves the demo model as the image's USER, under the seccomp profile beside
 # the file, and its own HEALTHCHECK must find it healthy. KEEP: a folder for the base system, so that a second run need not
 # fetch it again. Needs root, buildah, python3 and curl; the whole check debootstrap and the network too. TAP.
 set -eu
 cd "$(dirname "$0")/.."
 file=deploy/container/Containerfile
+[ "${1:-}" != --file ] || { file=$2; shift 2; }
 profile=$PWD/deploy/container/seccomp.json
 work=$(mktemp -d)
 quick=
@@ -33,9 +35,24 @@ for tool in buildah python3 curl $([ -n "$quick" ] || echo debootstrap); do
     command -v "$tool" >/dev/null || cannot "$tool is not here"
 done
 
+without_kernels() { awk '/^FROM/ { out = / AS kernels$/ } !out'; }
+
+# What the stage of that name leaves in /kernels.
+make_kernels() {
+    archs=${CUDA_ARCHS:-75}
+    make -s -j"$(nproc)" WITH_CUDA=1 CUDA_ARCHS="$archs" kernels >"$work/kernels.log" 2>&1 || { tail "$work/kernels.log"; exit 1; }
+    mkdir "$work/kernels"
+    cp -r "build/cuda/sm$(echo "$archs" | tr ' ' _)" "$work/kernels/"
+    k=$(b from scratch)
+    b add -q "$k" "$work/kernels" /kernels >/dev/null
+    b commit -q "$k" localhost/kernels >/dev/null
+    b rm "$k" >/dev/null
+}
+
 # The base under the name that the file asks for, then every step.
 build_whole() {
-    name=$(sed -n 's/^FROM \([^ ]*\).*/\1/p' $file | sort -u)
+    without_kernels <"$file" >"$work/steps"
+    name=$(sed -n 's/^FROM \([^ ]*\).*/\1/p' "$work/steps" | sort -u)
     [ "$(echo "$name" | wc -l)" = 1 ] || { echo "check_image: $file has more than one base image" >&2; exit 1; }
     [ -x "$base/bin/sh" ] || debootstrap --variant=minbase bookworm "$base" >"$work/debootstrap.log" 2>&1 ||
         { tail "$work/debootstrap.log"; exit 1; }
@@ -43,9 +60,18 @@ build_whole() {
     b add -q "$c" "$base" / >/dev/null
     b commit -q "$c" "localhost/$name" >/dev/null
     b rm "$c" >/dev/null
-    sed "s|^FROM $name|FROM localhost/$name|" $file >"$work/Containerfile"
+    if ! cmp -s "$file" "$work/steps"; then make_kernels; fi
+    sed "s|^FROM $name|FROM localhost/$name|; s|--from=kernels|--from=localhost/kernels|" "$work/steps" >"$work/Containerfile"
     b build --pull-never --format docker --ignorefile .dockerignore -f "$work/Containerfile" -t localhost/sluice . \
         >"$work/build.log" 2>&1 || { tail -30 "$work/build.log"; exit 1; }
+    if [ -d "$work/kernels" ]; then
+        c=$(b from --pull-never localhost/sluice)
+        python3 -c 'import glob, sys
+program, kernels = open(sys.argv[1], "rb").read(), glob.glob(sys.argv[2] + "/*/*.fatbin")
+sys.exit(not kernels or not all(open(k, "rb").read() in program for k in kernels))' \
+            "$(b mount "$c")/usr/bin/sluice" "$work/kernels" || { echo "not ok - the program has the kernels"; exit 1; }
+        echo "# the program has the kernels of $(ls "$work/kernels")"
+    fi
     echo "ok - every step of $file ran"
 }
 
