@@ -44,23 +44,36 @@
 /* RFC 5890 to 5893, as far as a pattern goes: letters of some scripts in labels that are surely
  * short enough in Punycode, which makes at most five characters of each that is not ASCII;
  * characters that are allowed in a certain context, in that context; text from right to left with
- * its own kind, or with labels of ASCII that begin with a letter. All of it is in NFC. */
+ * its own kind, or with labels of ASCII that begin with a letter. Letters are those that stay as
+ * they are: no capitals, and no marks that could be composed with what is before them. */
+#define LATIN                                                                                      \
+    "\\u0101\\u0103\\u0105\\u0107\\u0109\\u010b\\u010d\\u010f\\u0111\\u0113\\u0115\\u0117"         \
+    "\\u0119\\u011b\\u011d\\u011f\\u0121\\u0123\\u0125\\u0127\\u0129\\u012b\\u012d\\u012f"         \
+    "\\u0131\\u0135\\u0137\\u0138\\u013a\\u013c\\u013e\\u0142\\u0144\\u0146\\u0148\\u014b"         \
+    "\\u014d\\u014f\\u0151\\u0153\\u0155\\u0157\\u0159\\u015b\\u015d\\u015f\\u0161\\u0163"         \
+    "\\u0165\\u0167\\u0169\\u016b\\u016d\\u016f\\u0171\\u0173\\u0175\\u0177\\u017a\\u017c"         \
+    "\\u017e"
 #define GREEK "\\u03ac-\\u03ce"
-#define KANA  "\\u3041-\\u3096\\u30a1-\\u30fa\\u3005-\\u3007\\u4e00-\\u9fff"
+#define KANA  "\\u3005\\u3007\\u3041-\\u3096\\u30a1-\\u30fa\\u3400-\\u4dbf\\u4e00-\\u9fff"
 #define WIDE                                                                                       \
-    "A-Za-z0-9\\u00df-\\u00f6\\u00f8-\\u00ff" GREEK "\\u0430-\\u045f\\u0905-\\u0939\\u0f0b" KANA   \
-    "\\uac00-\\ud7a3"
-#define INDIC "[\\u0915-\\u0939](?:\\u094d[\\u200c\\u200d]?[\\u0915-\\u0939]){1,3}"
+    "a-z0-9\\u00df-\\u00f6\\u00f8-\\u00ff" LATIN GREEK "\\u0430-\\u045f\\u0905-\\u0939\\u0f0b"     \
+    "\\u30fc" KANA "\\uac00-\\ud7a3"
+/* Devanagari: a joiner stands behind a virama, a vowel behind a letter. */
+#define INDIC "[\\u0904-\\u0939]"
+#define INDIC_NAME                                                                                 \
+    "(?:" INDIC "(?:\\u094d[\\u200c\\u200d]?" INDIC ")?[\\u0902\\u0903\\u093e-\\u094d]?){1,4}"
 #define IDN                                                                                        \
     "(?:[" WIDE "]{1,10}(?:-[" WIDE "]{1,2})?|[a-z]{0,8}l(?:\\u00b7l){1,4}[a-z]{0,8}|[" GREEK      \
-    "]{0,4}\\u0375[" GREEK "]{1,5}|\\u30fb?[" KANA "][" KANA "\\u30fb]{0,8}|" INDIC                \
-    "|[\\u06f0-\\u06f9][0-9\\u06f0-\\u06f9]{0,9})"
-#define HEBREW "(?:[\\u05d0-\\u05ea][\\u05f3\\u05f4]?){1,5}"
-#define ARAB   "\\u0620-\\u063a\\u0641-\\u064a\\u06fd\\u06fe"
-#define JOINED "[\\u0628\\u062a-\\u062e\\u0633-\\u063a\\u0641-\\u0647\\u064a]"
+    "]{0,4}\\u0375[" GREEK "]{1,5}|\\u30fb?[" KANA "][" KANA "\\u30fb\\u30fc]{0,8}|" INDIC_NAME    \
+    "|[\\u06f0-\\u06f9][0-9\\u06f0-\\u06f9]{0,9}|" LABEL("26", "25") ")"
+#define HEBREW "(?:[\\u05d0-\\u05ea][\\u05f3\\u05f4]?){1,5}[0-9]{0,3}"
+#define ARAB   "\\u0620-\\u063a\\u0641-\\u064a\\u0679-\\u06d3\\u06fd\\u06fe"
+#define JOINED                                                                                     \
+    "[\\u0628\\u062a-\\u062e\\u0633-\\u063a\\u0641-"                                               \
+    "\\u0647\\u064a\\u067e\\u0686\\u06a9\\u06af\\u06cc]"
 #define ARABIC                                                                                     \
     "(?:[" ARAB "][" ARAB "\\u0660-\\u0669]{0,9}|(?:[" ARAB "]{0,3}" JOINED "\\u200c" JOINED       \
-    "){1,2})"
+    "[" ARAB "]{0,2}){1,2}|[" ARAB "]{1,6}(?:-[" ARAB "]{1,4}|[0-9]{1,3}|[\\u06f0-\\u06f9]{1,3}))"
 #define RTL "(?:" HEBREW "|" ARABIC ")"
 #define LTR "[A-Za-z][A-Za-z0-9]{0,62}"
 #define DOT "[.\\u3002\\uff0e\\uff61]"
@@ -86,11 +99,11 @@
                                                                                                           "6") "::)"
 
 /* RFC 5321, and 6531 with more characters. */
-#define ATOM(more) "[A-Za-z0-9!#$%&'*+/=?^_`{|}~" more "-]+"
-#define LOCAL(more)                                                                                \
-    "(?:" ATOM(more) "(?:\\." ATOM(more) ")*|\"(?:[ !#-\\[\\]-~" more "]|\\\\[ -~])*\")"
-#define LITERAL "\\[(?:" IPV4 "|IPv6:" IPV6 ")\\]"
-#define BEYOND  "\\u0080-\\ud7ff\\ue000-\\uffff\\u{10000}-\\u{10ffff}"
+#define ATOM(more)   "[A-Za-z0-9!#$%&'*+/=?^_`{|}~" more "-]+"
+#define DOTTED(more) ATOM(more) "(?:\\." ATOM(more) ")*"
+#define LOCAL(more)  "(?:" DOTTED(more) "|\"(?:[ !#-\\[\\]-~" more "]|\\\\[ -~])*\")"
+#define LITERAL      "\\[(?:" IPV4 "|IPv6:" IPV6 ")\\]"
+#define BEYOND       "\\u0080-\\ud7ff\\ue000-\\uffff\\u{10000}-\\u{10ffff}"
 /* A name need not be in NFC here. */
 #define MAIL_LABEL "[" WIDE "](?:[" WIDE "\\u0300-\\u0304]{0,9}(?:-[" WIDE "]{1,2})?)"
 
@@ -122,18 +135,21 @@
 /* RFC 6901. */
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 
-/* What ECMA-262 takes, with groups two deep; of names of groups one, at the start. */
-#define RX_ATOM                                                                                    \
+/* Groups two deep. What every dialect takes; and what ECMA-262 alone does: empty classes,
+ * look-around, of names of groups one, at the start. */
+#define RX_ATOM(class)                                                                             \
     "[A-Za-z0-9 _@#%&,:;\"'<>=~`/!-]|\\\\[dDwWsSnrtfv.*+?()\\[\\]{}|^$\\\\/]|\\.|"                 \
-    "\\\\c[A-Za-z]|\\[\\^?(?:[A-Za-z0-9_ ]|a-z|A-Z|0-9|\\\\[dwsDWS])*\\]"
-#define RX_MANY "(?:[*+?]|\\{\\d{1,3}\\})?"
-#define RX_DEEP "\\((?:\\?:)?(?:(?:" RX_ATOM ")" RX_MANY "|\\|)*\\)"
-#define RX_IN   "(?:(?:" RX_ATOM "|" RX_DEEP ")" RX_MANY "|\\|)*\\)"
-#define REGEX                                                                                      \
-    "(?:\\(\\?<[A-Za-z_][A-Za-z0-9_]*>" RX_IN RX_MANY ")?"                                         \
-    "(?:(?:" RX_ATOM "|\\((?:\\?:)?" RX_IN ")" RX_MANY "|\\(\\?<?[=!]" RX_IN "|[|^$])*"
+    "\\[\\^?(?:[A-Za-z0-9_ ]|a-z|A-Z|0-9|\\\\[dwsDWS])" class
+#define RX_ALL              RX_ATOM("+\\]")
+#define RX_ECMA             RX_ATOM("*\\]|\\\\c[A-Za-z]")
+#define RX_MANY             "(?:[*+?]|\\{\\d{1,3}\\})?"
+#define RX_DEEP(atom)       "\\((?:\\?:)?(?:(?:" atom ")" RX_MANY "|\\|)*\\)"
+#define RX_IN(atom)         "(?:(?:" atom "|" RX_DEEP(atom) ")" RX_MANY "|\\|)*\\)"
+#define RX_NAMED            "(?:\\(\\?<[A-Za-z_][A-Za-z0-9_]*>" RX_IN(RX_ECMA) RX_MANY ")?"
+#define RX_AROUND           "|\\(\\?<?[=!]" RX_IN(RX_ECMA)
+#define REGEX(atom, around) "(?:(?:" atom "|\\((?:\\?:)?" RX_IN(atom) ")" RX_MANY around "|[|^$])*"
 
-const char *sl_schema_format(const char *format) {
+const char *sl_schema_format(const char *format, bool open) {
     static const struct {
         const char *format, *pattern;
     } known[] = {
@@ -144,7 +160,7 @@ const char *sl_schema_format(const char *format) {
         {"uuid", "^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
         {"ipv4", "^" IPV4 "$"},
         {"ipv6", "^" IPV6 "$"},
-        {"email", "^" LOCAL("") "@(?:" HOST("{1,3}", "{1,7}") "|" LITERAL ")$"},
+        {"email", "^" DOTTED("") "@" HOST("{1,3}", "{1,7}") "$"},
         {"idn-email",
          "^" LOCAL(BEYOND) "@(?:" HOST("{1,3}", "{1,7}") "|" LITERAL "|" MAIL_LABEL
                                                          "(?:\\." MAIL_LABEL "){1,3})$"},
@@ -157,11 +173,15 @@ const char *sl_schema_format(const char *format) {
         {"uri-template", "^" TEMPLATE "$"},
         {"json-pointer", "^" POINTER "$"},
         {"relative-json-pointer", "^(?:0|[1-9]\\d*)(?:#|" POINTER ")$"},
-        {"regex", "^" REGEX "$"},
+        {"regex", "^" REGEX(RX_ALL, "") "$"},
         {"base64", "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"},
         {"base64url", "^[A-Za-z0-9_-]*$"},
         {"jwt", "^[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]*$"},
     };
+    if (open && strcmp(format, "email") == 0)
+        return "^" LOCAL("") "@(?:" HOST("{1,3}", "{1,7}") "|" LITERAL ")$";
+    if (open && strcmp(format, "regex") == 0)
+        return "^" RX_NAMED REGEX(RX_ECMA, RX_AROUND) "$";
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(format, known[i].format) == 0)
             return known[i].pattern;

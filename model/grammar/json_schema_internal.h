@@ -100,8 +100,9 @@ enum sl_status sl_schema_check_bounds(struct sl_schema *c, const json_t *s) SL_M
 /* Of a number, without rounding integers beyond 2^53. */
 long double sl_schema_value(const json_t *v);
 
-/* json_schema_format.c: the pattern of a format's strings; NULL: the format is not known. */
-const char *sl_schema_format(const char *format);
+/* json_schema_format.c: the pattern of a format's strings; NULL: the format is not known. open:
+ * also of strings that the standard allows and many validators do not. */
+const char *sl_schema_format(const char *format, bool open);
 
 /* json_schema_types.c */
 

@@ -15,7 +15,7 @@ static enum sl_status add_all(struct sl_schema *c, const json_t *s, const char *
             return sl_fail(c->err, SL_ERR_INVALID, "%s must be a string", key);
         if (strcmp(key, "format") == 0) {
             const char *format = text;
-            text = sl_schema_format(format);
+            text = sl_schema_format(format, c->open);
             if (!text && c->strict && !json_object_get(s, "pattern"))
                 return sl_fail(c->err, SL_ERR_INVALID,
                                "format: '%.60s' is not known here, and strict is true", format);

@@ -71,7 +71,7 @@ static void check(const char *schema, unsigned flags, bool quote, const char *co
 static void test_formats(void **state) {
     (void)state;
     static const struct {
-        const char *format, *yes[12], *no[12];
+        const char *format, *yes[16], *no[20];
     } cases[] = {
         {"date",
          {"2024-02-29", "2000-02-29", "2023-12-31", "0000-01-01"},
@@ -96,11 +96,9 @@ static void test_formats(void **state) {
          {":", "1:2:3:4:5:6:7", "1::2::3", "12345::", "1:2:3:4:5:6:7:8:9", "::1%eth0",
           "::256.1.1.1"}},
         {"email",
-         {"Joe.Bloggs@Example.COM", "te~st+tag@sub.example.org", "a@b.co",
-          "\\\"joe bloggs\\\"@example.com", "\\\"a..@b\\\"@example.com", "joe@[127.0.0.1]",
-          "joe@[IPv6:::1]"},
+         {"Joe.Bloggs@Example.COM", "te~st+tag@sub.example.org", "a@b.co"},
          {"joe", "joe@", "@example.com", ".joe@example.com", "a..b@example.com", "joe@-a.com",
-          "\\\"joe@example.com", "joe@[127.0.0.300]", "\\\"a\\\"b@example.com"}},
+          "\\\"joe bloggs\\\"@example.com", "joe@[127.0.0.1]"}},
         {"idn-email",
          {"joe@example.com", "\xce\xb4\xce\xbf@example.com", "user@cafe\xcc\x81.com",
           "\xf0\x9d\x95\x8f@example.com"},
@@ -110,13 +108,16 @@ static void test_formats(void **state) {
          {"-a", "a-", "a..b", ".a", LABEL_63 "4", "a_b", "xn--x"}},
         /* Punycode, contexts of RFC 5892's appendix A, and text from right to left. */
         {"idn-hostname",
-         {"host-name", LABEL_63,
+         {"\u30b3\u30fc\u30d2\u30fc.jp", "\u0939\u093f\u0928\u094d\u0926\u0940",
+          "\u0142\u00f3d\u017a.pl", "\u067e\u0627\u06cc-\u06af\u0627", "\u05d0\u05d11.com",
+          "host-name", LABEL_63,
           "\xe4\xbe\x8b\xe3\x80\x82"
           "jp",
           "l\xc2\xb7l", "\xce\xb1\xcd\xb5\xce\xb2", "\xd7\x90\xd7\xb3\xd7\x91",
           "\xe3\x83\xbb\xe3\x81\x81", "\xd8\xa8\xd9\xa0\xd8\xa8",
           "\xe0\xa4\x95\xe0\xa5\x8d\xe2\x80\x8d\xe0\xa4\xb7"},
-         {"a\xc2\xb7l", "l\xc2\xb7", "\xcd\xb5", "\xd7\xb3\xd7\x91", "\xe3\x83\xbb",
+         {"A\u00df", "\u30fb\u3006", "\u30fb\u30fc", "e\u0301", "\u093e\u0915", "\u05d01\u0660",
+          "a\xc2\xb7l", "l\xc2\xb7", "\xcd\xb5", "\xd7\xb3\xd7\x91", "\xe3\x83\xbb",
           "\xd8\xa8\xd9\xa0\xdb\xb0", "\xe0\xa4\x95\xe2\x80\x8d", "-a", "\xd7\x90.1a"}},
         {"uri",
          {"http://example.com:8080/a%20b?q=1#f", "mailto:Joe@example.com", "urn:isbn:1",
@@ -130,14 +131,26 @@ static void test_formats(void **state) {
          {"//\xc3\xa9", "http://a/\xf3\xb0\x80\x80"}},
         {"uri-template", {"http://a/{b}{?c,d*}", "a'b\xf0\x9f\x98\x80"}, {"{a", "a}", "{}"}},
         {"regex",
-         {"^a+(b|[a-z])?$", "\\\\d{3}", "(?<name>x)y", "(?<=a+)b", "(?!a)b", "[]", "[^]", "\\\\cA"},
-         {"(a", "[", "*", "(?<a>b)(?<a>c)", "(?<1>a)", "\\\\c1", "(?a)"}},
+         {"^a+(b|[a-z])?$", "\\\\d{3}"},
+         {"(a", "[", "*", "[]", "(?<name>x)y", "(?<=a+)b", "(?!a)b", "\\\\cA"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char schema[160];
         snprintf(schema, sizeof schema, "{\"type\":\"string\",\"format\":\"%s\"}", cases[i].format);
         check(schema, STRICT, true, cases[i].yes, cases[i].no);
     }
+}
+
+/* What the standard allows and many validators do not: read as the standard does alone. */
+static void test_formats_open(void **state) {
+    (void)state;
+    check("{\"type\":\"string\",\"format\":\"email\"}", OPEN, true,
+          TEXTS("joe@example.com", "\\\"joe bloggs\\\"@example.com", "\\\"a..@b\\\"@example.com",
+                "joe@[127.0.0.1]", "joe@[IPv6:::1]"),
+          TEXTS("\\\"joe@example.com", "joe@[127.0.0.300]", "\\\"a\\\"b@example.com"));
+    check("{\"type\":\"string\",\"format\":\"regex\"}", OPEN, true,
+          TEXTS("^a+(b|[a-z])?$", "(?<name>x)y", "(?<=a+)b", "(?!a)b", "[]", "[^]", "\\\\cA"),
+          TEXTS("(a", "[", "*", "(?<a>b)(?<a>c)", "(?<1>a)", "\\\\c1", "(?a)", "(?=a)*"));
 }
 
 static void test_patterns(void **state) {
@@ -326,10 +339,11 @@ static void test_bounds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formats),     cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_names),       cmocka_unit_test(test_open),
-        cmocka_unit_test(test_unevaluated), cmocka_unit_test(test_unique),
-        cmocka_unit_test(test_strict),      cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_formats),  cmocka_unit_test(test_formats_open),
+        cmocka_unit_test(test_patterns), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_open),     cmocka_unit_test(test_unevaluated),
+        cmocka_unit_test(test_unique),   cmocka_unit_test(test_strict),
+        cmocka_unit_test(test_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
