@@ -98,7 +98,6 @@ static enum sl_status put_types(struct sl_schema *c, const json_t *s, unsigned t
             break;
         case SL_TYPE_INTEGER:
             status = sl_schema_integer(c, s, b);
-            sl_buf_puts(b, c->open ? " (\".\" \"0\"{1,15})?" : ""); /* 1.0 is one since draft 6 */
             break;
         case SL_TYPE_FRACTION:
             status = sl_schema_number(c, s, b);

@@ -97,6 +97,8 @@ enum sl_status sl_schema_number(struct sl_schema *c, const json_t *s,
 /* minimum, maximum, multipleOf and the like are numbers, or SL_ERR_INVALID names the one that is
  * not. exclusiveMinimum and exclusiveMaximum may be booleans as well, as in draft 4. */
 enum sl_status sl_schema_check_bounds(struct sl_schema *c, const json_t *s) SL_MUST_CHECK;
+/* Up to here a double holds every integer: beyond, 1.0's way to write one says another number. */
+#define SL_SCHEMA_EXACT 9007199254740992ll
 /* Of a number, without rounding integers beyond 2^53. */
 long double sl_schema_value(const json_t *v);
 

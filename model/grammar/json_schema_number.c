@@ -200,9 +200,17 @@ enum sl_status sl_schema_integer(struct sl_schema *c, const json_t *s, struct sl
         step_by = (double)(m / a);
     }
     if (step_by != 1)
-        return multiples(c, step_by, lo, min.there, hi, max.there, b);
-    integers(b, lo, hi);
-    return SL_OK;
+        status = multiples(c, step_by, lo, min.there, hi, max.there, b);
+    else
+        integers(b, lo, hi);
+    /* 1.0 is one since draft 6. Bounds must hold for what a reader makes of it. */
+    bool exact = (!min.there || llabs(lo) <= SL_SCHEMA_EXACT) &&
+                 (!max.there || llabs(hi) <= SL_SCHEMA_EXACT) &&
+                 step_by * (2 * MULTIPLES_MAX + 1) + (double)llabs(min.there ? lo : 0) +
+                         (double)llabs(max.there ? hi : 0) <=
+                     (double)SL_SCHEMA_EXACT;
+    sl_buf_puts(b, c->open && exact ? " (\".\" \"0\"{1,15})?" : "");
+    return status;
 }
 
 /* A bound's digits: whole part and the decimals as a string of n_point digits. */

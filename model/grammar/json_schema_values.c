@@ -66,7 +66,9 @@ static void put_value(struct sl_buf *b, const json_t *v, uint32_t depth) {
         sl_buf_json(b, json_string_value(v), json_string_length(v));
         break;
     case JSON_INTEGER:
-        sl_buf_printf(b, "%lld" WHOLE, (long long)json_integer_value(v));
+        sl_buf_printf(b, "%lld", (long long)json_integer_value(v));
+        if (llabs(json_integer_value(v)) <= SL_SCHEMA_EXACT)
+            sl_buf_puts(b, WHOLE);
         break;
     case JSON_REAL:
         put_real(b, json_real_value(v));

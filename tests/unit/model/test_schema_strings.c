@@ -153,6 +153,22 @@ static void test_formats_open(void **state) {
           TEXTS("(a", "[", "*", "(?<a>b)(?<a>c)", "(?<1>a)", "\\\\c1", "(?a)", "(?=a)*"));
 }
 
+/* Beyond 2^53 a reader that takes a point for a double's has another number. */
+static void test_whole_numbers(void **state) {
+    (void)state;
+    check("{\"enum\":[9007199254740993,9007199254740992,-9007199254740993]}", OPEN, false,
+          TEXTS("9007199254740993", "9007199254740992.0", "-9007199254740993"),
+          TEXTS("9007199254740993.0", "-9007199254740993.0"));
+    check("{\"type\":\"integer\",\"minimum\":9007199254740993}", OPEN, false,
+          TEXTS("9007199254740993"), TEXTS("9007199254740993.0", "9007199254740992"));
+    check("{\"type\":\"integer\",\"maximum\":-9007199254740993}", OPEN, false,
+          TEXTS("-9007199254740993"), TEXTS("-9007199254740993.0"));
+    check("{\"type\":\"integer\",\"multipleOf\":3,\"minimum\":6}", OPEN, false, TEXTS("6.0", "9"),
+          TEXTS("3.0", "7.0"));
+    check("{\"type\":\"number\",\"multipleOf\":3,\"minimum\":6}", OPEN, false, TEXTS("6.0", "9"),
+          TEXTS("3.0", "7.0"));
+}
+
 static void test_patterns(void **state) {
     (void)state;
     static const struct {
@@ -339,11 +355,11 @@ static void test_bounds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formats),  cmocka_unit_test(test_formats_open),
-        cmocka_unit_test(test_patterns), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_open),     cmocka_unit_test(test_unevaluated),
-        cmocka_unit_test(test_unique),   cmocka_unit_test(test_strict),
-        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_formats),       cmocka_unit_test(test_formats_open),
+        cmocka_unit_test(test_whole_numbers), cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_names),         cmocka_unit_test(test_open),
+        cmocka_unit_test(test_unevaluated),   cmocka_unit_test(test_unique),
+        cmocka_unit_test(test_strict),        cmocka_unit_test(test_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
