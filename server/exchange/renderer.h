@@ -1,9 +1,9 @@
 /* How an API writes answers: one table of functions for each API. gen.c and http.c name no API.
  *
  * All functions run on the connection's thread and append to the buffer they are given (its
- * `failed` is the only error). The order in a stream is begin; progress...; then for each choice open, part...,
- * finish, with choices interleaved in any way; then end. fail may come at any point, and nothing
- * after it. */
+ * `failed` is the only error). The order in a stream is begin; progress...; then for each choice
+ * open, part..., finish, with choices interleaved in any way; then end. fail may come at any point,
+ * and nothing after it. */
 #ifndef SL_SERVER_RENDERER_H
 #define SL_SERVER_RENDERER_H
 
