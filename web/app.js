@@ -2,7 +2,10 @@
 
 import { get, hasKey, health, onKeyWanted, setKey } from './api.js';
 import { startChat } from './chat.js';
+import { startDrawer } from './drawer.js';
+import { setContext } from './gauge.js';
 import { startMachine } from './machine.js';
+import { showDefaults } from './settings.js';
 
 const $ = (id) => document.getElementById(id);
 
@@ -32,6 +35,7 @@ async function look() {
       if (!known) {
         const { data } = await get('v1/models');
         known = true;
+        get('props').then((p) => { const d = p.default_generation_settings; setContext(d.n_ctx); showDefaults(d.params); }).catch(() => { /* a gauge and hints alone */ });
         $('model').textContent = data[0].id;
         $('model').title = data[0].id;
         document.title = `${data[0].id} – Sluice`;
@@ -75,5 +79,6 @@ $('key-form').addEventListener('submit', async (e) => {
 });
 
 startChat();
+startDrawer();
 startMachine();
 look();

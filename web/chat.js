@@ -1,144 +1,120 @@
 // The conversation: what was said, the answer that comes, and what can go wrong with it.
 
+import { Answer, noteOf, nearEnd, toEnd } from './answer.js';
 import { stream, ApiError } from './api.js';
-import { render } from './markdown.js';
+import { addNode, messages, newChat, nodeOf, path, siblings, tokensOf, walk } from './conversation.js';
+import { contextTokens, show as showContext } from './gauge.js';
+import { settings, startSettings } from './settings.js';
+import { button, copyText, make, notice, number } from './ui.js';
 
 const $ = (id) => document.getElementById(id);
 const log = $('log'), hello = $('hello'), input = $('prompt'), send = $('send');
+const OPEN = 'sluice.open'; // the conversation of this tab
 
-const turns = []; // { role, content, reasoning }
+let chat = newChat();
+let history = null; // null until it is open
 let running = null; // AbortController of the answer that comes
 
-const make = (name, className, text) => {
-  const e = document.createElement(name);
-  if (className) e.className = className;
-  if (text !== undefined) e.textContent = text;
-  return e;
-};
+export const currentChat = () => chat;
 
-// ---------------------------------------------------------------- settings
-
-const SETTINGS = 'sluice.settings';
-const fields = { system: $('set-system'), temperature: $('set-temperature'), max: $('set-max') };
-
-function loadSettings() {
-  let saved = {};
-  try { saved = JSON.parse(localStorage.getItem(SETTINGS)) || {}; } catch { /* none, or none that can be read */ }
-  for (const [name, field] of Object.entries(fields)) {
-    field.value = typeof saved[name] === 'string' ? saved[name] : '';
-    field.addEventListener('change', () => {
-      const all = Object.fromEntries(Object.entries(fields).map(([n, f]) => [n, f.value]));
-      try { localStorage.setItem(SETTINGS, JSON.stringify(all)); } catch { /* for this page only, then */ }
-    });
-  }
+function remember() {
+  try { sessionStorage.setItem(OPEN, chat.nodes.length ? chat.id : ''); } catch { /* a reload forgets it, then */ }
 }
 
-function body() {
-  const messages = turns.filter((t) => t.content || t.role === 'user').map(({ role, content }) => ({ role, content }));
-  const system = fields.system.value.trim();
-  if (system) messages.unshift({ role: 'system', content: system });
-  const b = { messages, stream: true, stream_options: { include_usage: true } };
-  if (fields.temperature.value !== '' && fields.temperature.checkValidity()) b.temperature = Number(fields.temperature.value);
-  if (fields.max.value !== '' && fields.max.checkValidity()) b.max_tokens = Number(fields.max.value);
-  return b;
+function save() {
+  chat.updated = Date.now();
+  remember();
+  return history?.save(chat);
 }
 
 // ---------------------------------------------------------------- what is shown
 
-const nearEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 60;
-const toEnd = () => { log.scrollTop = log.scrollHeight; };
+// Arrows between a message and those beside it.
+function branches(node) {
+  const all = siblings(chat, node);
+  if (all.length < 2) return [];
+  const at = all.indexOf(node), box = make('span', 'branches');
+  const go = (by) => {
+    if (running || !walk(chat, node, by)) return;
+    save();
+    draw(node.parent);
+    const arrows = log.querySelectorAll('.branches');
+    const mine = [...arrows].find((e) => e.dataset.parent === String(node.parent));
+    mine?.querySelector(by < 0 ? 'button' : 'button:last-child')?.focus();
+  };
+  box.dataset.parent = String(node.parent);
+  box.setAttribute('role', 'group');
+  box.setAttribute('aria-label', `Version ${at + 1} of ${all.length}`);
+  const arrow = (text, by, label) => {
+    const b = button(text, () => go(by), { label });
+    if (!all[at + by]) b.setAttribute('aria-disabled', 'true');
+    return b;
+  };
+  box.append(arrow('‹', -1, 'Earlier version'), make('span', '', `${at + 1}/${all.length}`), arrow('›', 1, 'Later version'));
+  return [box];
+}
 
-function showUser(text) {
-  hello.hidden = true;
-  const e = make('div', 'turn user', text);
+function edit(node, element) {
+  if (running) return;
+  const form = make('form', 'edit'), box = make('textarea'), ok = make('button', 'main', 'Send');
+  box.value = node.content;
+  box.rows = Math.min(12, node.content.split('\n').length + 1);
+  box.setAttribute('aria-label', 'Edit the message');
+  ok.type = 'submit';
+  const close = () => { form.replaceWith(element); element.querySelector('.edit-open')?.focus(); };
+  form.append(box, make('p', 'hint', 'The answer to the old text stays: the arrows lead back to it.'), button('Cancel', close, { className: 'quiet' }), ok);
+  form.addEventListener('submit', (e) => {
+    e.preventDefault();
+    if (running || !box.value.trim() || !settings()) return;
+    addNode(chat, node.parent, 'user', box.value);
+    save();
+    draw();
+    answer();
+    input.focus();
+  });
+  box.addEventListener('keydown', (e) => {
+    if (e.key === 'Escape') { e.stopPropagation(); close(); }
+    if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) { e.preventDefault(); form.requestSubmit(); }
+  });
+  element.replaceWith(form);
+  box.focus();
+}
+
+function showUser(node) {
+  const box = make('div', 'mine'), e = make('div', 'turn user', node.content), foot = make('div', 'foot');
   e.prepend(make('span', 'hidden', 'You: '));
-  log.append(e);
+  foot.append(...branches(node), button('Edit', () => edit(node, box), { className: 'edit-open' }), button('Copy', (b) => copyText(node.content, b)));
+  box.append(e, foot);
+  log.append(box);
 }
 
-// An answer on the screen: draws at most once a frame.
-class Answer {
-  constructor() {
-    this.text = '';
-    this.reasoning = '';
-    this.element = make('div', 'turn assistant busy');
-    this.element.setAttribute('aria-busy', 'true');
-    this.element.append(make('span', 'hidden', 'The model: '));
-    this.bodyElement = make('div', 'body');
-    this.waiting = make('p', 'waiting', 'Waiting…');
-    this.bodyElement.append(this.waiting);
-    this.foot = make('div', 'foot');
-    this.element.append(this.bodyElement, this.foot);
-    log.append(this.element);
-    this.drawing = 0;
-  }
-
-  wait(text) { if (this.waiting) this.waiting.textContent = text; }
-
-  add(kind, text) {
-    if (!text) return;
-    this[kind] += text;
-    if (!this.drawing) this.drawing = requestAnimationFrame(() => this.draw());
-  }
-
-  showReasoning() {
-    if (!this.details) {
-      this.details = make('details', 'reasoning');
-      this.details.append(make('summary', '', 'Reasoning'), make('div', 'thoughts'));
-      this.element.insertBefore(this.details, this.bodyElement);
-    }
-    this.details.lastChild.textContent = this.reasoning;
-  }
-
-  draw() {
-    cancelAnimationFrame(this.drawing);
-    this.drawing = 0;
-    const follow = nearEnd();
-    if (this.reasoning) this.showReasoning();
-    if (this.text) {
-      if (this.waiting) this.bodyElement.replaceChildren();
-      this.waiting = null;
-      render(this.bodyElement, this.text);
-    } else if (this.reasoning) {
-      this.wait('Thinking…');
-    }
-    if (follow) toEnd();
-  }
-
-  live(text) { this.foot.textContent = text; }
-
-  end(note, problem, actions) {
-    const follow = nearEnd();
-    this.draw();
-    if (this.waiting) this.waiting.remove();
-    this.waiting = null;
-    this.element.classList.remove('busy');
-    this.element.removeAttribute('aria-busy');
-    if (problem) this.element.insertBefore(make('p', 'problem', problem), this.foot);
-    this.foot.replaceChildren(...(note ? [make('span', 'note', note)] : []));
-    for (const [name, run] of actions) {
-      const b = make('button', '', name);
-      b.type = 'button';
-      b.addEventListener('click', () => run(b));
-      this.foot.append(b);
-    }
-    if (follow) toEnd();
-  }
+function finish(a, node) {
+  const parts = branches(node);
+  if (node.content) parts.push(button('Copy', (b) => copyText(node.content, b)));
+  parts.push(button(node.problem ? 'Try again' : 'Another answer', () => {
+    if (running || !settings()) return;
+    chat.current = node.parent;
+    draw();
+    answer();
+    input.focus();
+  }, { className: 'retry' }));
+  a.end(node.note ?? '', node.problem ?? '', parts);
 }
 
-const number = (v, digits = 1) => v.toLocaleString('en', { maximumFractionDigits: digits });
-const seconds = (ms) => (ms < 995 ? `${Math.round(ms)} ms` : `${number(ms / 1000)} s`);
-
-function noteOf(s) {
-  const parts = [];
-  const n = s.usage?.completion_tokens ?? s.timings?.predicted_n;
-  if (n !== undefined) parts.push(`${n} ${n === 1 ? 'token' : 'tokens'}`);
-  const rate = s.timings?.predicted_per_second;
-  if (rate > 0 && n > 1) parts.push(`${number(rate)} tokens/s`);
-  if (s.firstMs) parts.push(`first after ${seconds(s.firstMs)}`);
-  if (s.timings?.expert_misses > 0 || s.timings?.expert_late > 0) parts.push(`${Math.round(100 * s.timings.expert_hit_share)} % of experts were there`);
-  if (s.reason === 'length') parts.push('cut at the most tokens');
-  if (s.stopped) parts.push('stopped');
-  return parts.join(' · ');
+function draw(keep) {
+  const top = log.scrollTop;
+  const nodes = path(chat);
+  log.replaceChildren(hello);
+  hello.hidden = nodes.length > 0;
+  for (const node of nodes) {
+    if (node.role === 'user') { showUser(node); continue; }
+    const a = new Answer();
+    Object.assign(a, { text: node.content, reasoning: node.reasoning });
+    log.append(a.element);
+    finish(a, node);
+  }
+  showContext(tokensOf(chat));
+  if (keep === undefined) toEnd(); else log.scrollTop = top;
 }
 
 // ---------------------------------------------------------------- asking
@@ -147,29 +123,35 @@ function setRunning(controller) {
   running = controller;
   send.textContent = controller ? 'Stop' : 'Send';
   send.classList.toggle('stop', !!controller);
-  $('new-chat').disabled = false;
+  log.classList.toggle('running', !!controller);
 }
 
-async function copyText(text, button) {
-  try { await navigator.clipboard.writeText(text); button.textContent = 'Copied'; } catch { button.textContent = 'Not allowed'; }
-  setTimeout(() => { button.textContent = 'Copy'; }, 1500);
-}
-
+// Answers the last message of the branch that is shown.
 async function answer() {
-  const controller = new AbortController();
+  const given = settings();
+  if (!given) return;
+  const controller = new AbortController(), mine = chat, parent = chat.current;
   setRunning(controller);
-  for (const b of log.querySelectorAll('.retry')) b.remove();
   const a = new Answer();
-  const s = { chunks: 0 };
+  const s = { chunks: 0, prompt: 0 };
   const start = performance.now();
+  a.start();
+  log.append(a.element);
   toEnd();
-  let problem = '';
+  let problem = '', node = null, saved = start;
+  // What came is a part of the conversation at once, so that leaving loses nothing of it.
+  const keep = () => {
+    node ??= addNode(mine, parent, 'assistant', '');
+    Object.assign(node, { content: a.text, reasoning: a.reasoning });
+  };
   try {
-    await stream('v1/chat/completions', body(), {
+    await stream('v1/chat/completions', { messages: messages(mine, parent, given.system), stream: true, stream_options: { include_usage: true }, ...given.fields }, {
       signal: controller.signal,
       onComment(text) {
         const m = /^prompt (\d+)\/(\d+)$/.exec(text);
-        if (m) a.wait(`Reading the prompt: ${m[1]} of ${m[2]} tokens`);
+        if (!m) return;
+        s.prompt = Number(m[2]);
+        a.wait(`Reading the prompt: ${m[1]} of ${m[2]} tokens`);
       },
       onData(d) {
         if (d.usage) s.usage = d.usage;
@@ -186,6 +168,8 @@ async function answer() {
         if (passed > 500) a.live(`about ${number((s.chunks - 1) * 1000 / passed)} tokens/s`);
         a.add('reasoning', reasoning);
         a.add('text', content);
+        if (s.prompt && chat === mine) showContext(s.prompt + s.chunks);
+        if (now - saved > 5000) { saved = now; keep(); node.note = 'the page was closed before the end'; history?.save(mine); }
       },
     });
   } catch (e) {
@@ -193,30 +177,54 @@ async function answer() {
     else if (e instanceof ApiError) problem = e.status ? `${e.message} (${e.status})` : e.message;
     else problem = `this page failed: ${e.message}`;
   }
-  const discarded = controller.signal.reason === 'new';
+  const gone = controller.signal.reason === 'gone'; // deleted while it came
   if (running === controller) setRunning(null);
-  if (discarded) return;
-  const turn = { role: 'assistant', content: a.text, reasoning: a.reasoning };
-  turns.push(turn);
-  const actions = [];
-  if (a.text) actions.push(['Copy', (b) => copyText(a.text, b)]);
-  actions.push([problem ? 'Try again' : 'Another answer', () => {
-    if (running || turns[turns.length - 1] !== turn) return;
-    turns.pop();
-    a.element.remove();
-    answer();
-    input.focus();
-  }]);
-  a.end(noteOf(s), problem, actions);
-  a.foot.lastChild.classList.add('retry');
+  if (gone) return;
+  keep();
+  node.note = noteOf(s, contextTokens());
+  if (problem) node.problem = problem;
+  if (s.usage) node.tokens = s.usage.total_tokens;
+  mine.updated = Date.now();
+  history?.save(mine);
+  if (mine !== chat) return;
+  showContext(tokensOf(chat));
+  finish(a, node);
   $('announce').textContent = problem ? `No answer: ${problem}` : (a.text.slice(0, 4000) || 'The answer is empty.');
 }
 
 function ask(text) {
-  if (running || !text.trim()) return;
-  turns.push({ role: 'user', content: text });
-  showUser(text);
+  if (running || !text.trim() || !settings()) return false;
+  hello.hidden = true;
+  showUser(addNode(chat, chat.current, 'user', text));
+  save();
   answer();
+  return true;
+}
+
+// ---------------------------------------------------------------- which conversation
+
+// Shows another one: an answer that comes is stopped, and kept as far as it came.
+export function openChat(other) {
+  if (other === chat) return;
+  if (running) { running.abort(); setRunning(null); }
+  chat = other ?? newChat();
+  remember();
+  $('announce').textContent = '';
+  draw();
+}
+
+// Leaves a conversation that has been deleted.
+export function leaveChat() {
+  if (running) { running.abort('gone'); setRunning(null); }
+  openChat(null);
+}
+
+export function useHistory(h) {
+  history = h;
+  let id = '';
+  try { id = sessionStorage.getItem(OPEN) ?? ''; } catch { /* a new one, then */ }
+  if (!chat.nodes.length && h.get(id)) openChat(h.get(id));
+  else if (chat.nodes.length) save();
 }
 
 const grow = () => {
@@ -226,18 +234,19 @@ const grow = () => {
 
 export function stop() { if (running) running.abort(); }
 
+const EXAMPLES = ['Tell me a short story.', 'Explain in three sentences why the sky is blue.', 'Write a Python function that reverses a string.', 'What is 17 + 25?'];
+
 export function startChat() {
-  loadSettings();
+  startSettings();
   $('compose').addEventListener('submit', (e) => {
     e.preventDefault();
     if (running) { stop(); return; }
     const text = input.value;
     if (!text.trim()) { input.focus(); return; }
+    if (!ask(text)) return; // a setting is wrong: nothing typed is lost
     input.value = '';
     grow();
-    ask(text);
   });
-  $('settings').addEventListener('submit', (e) => e.preventDefault());
   input.addEventListener('input', grow);
   input.addEventListener('keydown', (e) => {
     if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) {
@@ -246,24 +255,6 @@ export function startChat() {
     }
   });
   document.addEventListener('keydown', (e) => { if (e.key === 'Escape' && !document.querySelector('dialog[open]')) stop(); });
-  $('settings-toggle').addEventListener('click', (e) => {
-    const form = $('settings');
-    form.hidden = !form.hidden;
-    e.currentTarget.setAttribute('aria-expanded', String(!form.hidden));
-    if (!form.hidden) fields.system.focus();
-  });
-  $('new-chat').addEventListener('click', () => {
-    if (running) { running.abort('new'); setRunning(null); }
-    turns.length = 0;
-    log.replaceChildren(hello);
-    hello.hidden = false;
-    $('announce').textContent = '';
-    input.focus();
-  });
-  for (const text of ['What is 17 + 25?', 'Tell me a short story.', 'Sort these numbers: 8, 3, 5.']) {
-    const b = make('button', '', text);
-    b.type = 'button';
-    b.addEventListener('click', () => { ask(text); input.focus(); });
-    $('examples').append(b);
-  }
+  $('new-chat').addEventListener('click', () => { openChat(null); notice(''); input.focus(); });
+  for (const text of EXAMPLES) $('examples').append(button(text, () => { ask(text); input.focus(); }));
 }

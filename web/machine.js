@@ -2,6 +2,7 @@
 
 import { get, getText } from './api.js';
 import { startExperts } from './experts.js';
+import { showWorkers, workersOf } from './workers.js';
 
 const $ = (id) => document.getElementById(id);
 const KEEP_S = 300; // of history
@@ -63,7 +64,7 @@ function sample(text) {
     running: v('sessions_running'), waiting: v('sessions_waiting'), parked: v('sessions_parked'),
     pages: v('kv_pages'), used: v('kv_pages_used'), kept: v('kv_pages_cached'), warmups: v('expert_warmups_left'),
     up: v('link_bytes_total{how="up"}'), down: v('link_bytes_total{how="down"}'), inPlace: v('link_bytes_total{how="in place"}'),
-    stages: stages(m), reused: v('prefix_hit_tokens_total'), rss: m.get('process_resident_memory_bytes') || 0,
+    stages: stages(m), workers: workersOf(m), reused: v('prefix_hit_tokens_total'), rss: m.get('process_resident_memory_bytes') || 0,
   };
 }
 
@@ -309,6 +310,9 @@ function show() {
   showSessions();
   showLink();
   if (machine.devices.length > 1) showDevices();
+  const now = history[history.length - 1];
+  $('card-machines').hidden = !now.workers.length;
+  if (now.workers.length) showWorkers($('machines'), now, back(NOW_S), machine.devices, { percent, bytes, perSecond });
   const { rss } = history[history.length - 1];
   $('memory-now').textContent = rss ? `${bytes(rss)} resident now, ` : '';
   if (machine.experts.streamed) { showFound(); showStall(); showDisk(); }

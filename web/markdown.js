@@ -3,6 +3,8 @@
 // ever loaded; links are http, https or mailto. Every search is bounded, so that no text takes more
 // than time in proportion to its length.
 
+import { highlight } from './highlight.js';
+
 const MAX_DEPTH = 8;
 const MAX_LINK = 1000;
 
@@ -313,7 +315,7 @@ function codeBlock(n) {
     try { await navigator.clipboard.writeText(n.text); copy.textContent = 'Copied'; } catch { copy.textContent = 'Not allowed'; }
     setTimeout(() => { copy.textContent = 'Copy'; }, 1500);
   });
-  code.textContent = n.text;
+  highlight(code, n.text, n.lang);
   pre.tabIndex = 0; // it scrolls: the keyboard must reach it
   pre.setAttribute('aria-label', `Code: ${n.lang || 'text'}`);
   pre.setAttribute('role', 'region');

@@ -109,7 +109,7 @@ more('sends the settings', async () => {
     window.fetch = (path, o) => { if (o?.body) window.sent.push(JSON.parse(o.body)); return real(path, o); };
   });
   await p.click('#settings-toggle');
-  for (const [field, value] of [['#set-system', 'Be brief.'], ['#set-temperature', '0.5'], ['#set-max', '3']]) { await p.click(field); await p.type(value); }
+  for (const [field, value] of [['#set-system', 'Be brief.'], ['#set-temperature', '0.5'], ['#set-max_tokens', '3']]) { await p.click(field); await p.type(value); }
   await ask(p, 'Tell me a story.');
   await p.until(idle);
   const [body] = await p.run('window.sent');
@@ -117,7 +117,7 @@ more('sends the settings', async () => {
   assert.equal(body.temperature, 0.5);
   assert.equal(body.max_tokens, 3);
   assert.equal(body.stream, true);
-  assert.match(await p.run(last('.note')), /3 tokens.*cut at the most tokens/);
+  assert.match(await p.run(last('.note')), /3 tokens.*cut at the token limit/);
   await done(p);
 });
 

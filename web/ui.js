@@ -1,0 +1,40 @@
+// Small things that several parts of the page make.
+
+export const make = (name, className, text) => {
+  const e = document.createElement(name);
+  if (className) e.className = className;
+  if (text !== undefined) e.textContent = text;
+  return e;
+};
+
+export function button(text, run, { className = '', label = '' } = {}) {
+  const b = make('button', className, text);
+  b.type = 'button';
+  if (label) { b.setAttribute('aria-label', label); b.title = label; }
+  b.addEventListener('click', () => run(b));
+  return b;
+}
+
+export async function copyText(text, b) {
+  const was = b.textContent;
+  try { await navigator.clipboard.writeText(text); b.textContent = 'Copied'; } catch { b.textContent = 'Not allowed'; }
+  setTimeout(() => { b.textContent = was; }, 1500);
+}
+
+// A file of the user's own, made here.
+export function download(name, type, text) {
+  const a = make('a');
+  a.href = URL.createObjectURL(new Blob([text], { type }));
+  a.download = name;
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(a.href), 60000);
+}
+
+// One line above the message box, until it is closed or replaced.
+export function notice(text) {
+  const e = document.getElementById('notice');
+  e.hidden = !text;
+  e.replaceChildren(make('span', '', text), button('×', () => { e.hidden = true; }, { label: 'Close this note' }));
+}
+
+export const number = (v, digits = 1) => v.toLocaleString('en', { maximumFractionDigits: digits });
