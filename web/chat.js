@@ -1,11 +1,11 @@
 // The conversation: what was said, the answer that comes, and what can go wrong with it.
 
-import { Answer, noteOf, nearEnd, toEnd } from './answer.js';
+import { Answer, noteOf, toEnd } from './answer.js';
 import { stream, ApiError } from './api.js';
-import { addNode, messages, newChat, nodeOf, path, siblings, tokensOf, walk } from './conversation.js';
+import { addNode, messages, newChat, path, siblings, tokensOf, walk } from './conversation.js';
 import { contextTokens, show as showContext } from './gauge.js';
 import { settings, startSettings } from './settings.js';
-import { button, copyText, make, notice, number } from './ui.js';
+import { button, copyText, labelled, make, notice, number } from './ui.js';
 
 const $ = (id) => document.getElementById(id);
 const log = $('log'), hello = $('hello'), input = $('prompt'), send = $('send');
@@ -59,10 +59,9 @@ function edit(node, element) {
   const form = make('form', 'edit'), box = make('textarea'), ok = make('button', 'main', 'Send');
   box.value = node.content;
   box.rows = Math.min(12, node.content.split('\n').length + 1);
-  box.setAttribute('aria-label', 'Edit the message');
   ok.type = 'submit';
   const close = () => { form.replaceWith(element); element.querySelector('.edit-open')?.focus(); };
-  form.append(box, make('p', 'hint', 'The answer to the old text stays: the arrows lead back to it.'), button('Cancel', close, { className: 'quiet' }), ok);
+  form.append(labelled(box, 'Edit the message'), make('p', 'hint', 'The answer to the old text stays: the arrows lead back to it.'), button('Cancel', close, { className: 'quiet' }), ok);
   form.addEventListener('submit', (e) => {
     e.preventDefault();
     if (running || !box.value.trim() || !settings()) return;

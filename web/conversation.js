@@ -12,8 +12,6 @@ export function newChat(now = Date.now()) {
   return { id: newId(), title: '', created: now, updated: now, current: null, nodes: [] };
 }
 
-export const nodeOf = (chat, id) => chat.nodes.find((n) => n.id === id) ?? null;
-
 export function titleOf(text) {
   const line = text.trim().split('\n', 1)[0].replace(/\s+/g, ' ').trim();
   return line.length > 60 ? `${line.slice(0, 59).trimEnd()}…` : line;

@@ -3,7 +3,7 @@
 import { currentChat, leaveChat, openChat, useHistory } from './chat.js';
 import { fileName, fromJson, LIMITS, newId, toJson, toMarkdown } from './conversation.js';
 import { History } from './history.js';
-import { button, download, make, notice } from './ui.js';
+import { button, download, labelled, make, notice } from './ui.js';
 
 const $ = (id) => document.getElementById(id);
 const drawer = $('drawer'), list = $('chats'), search = $('chat-search'), said = $('drawer-said');
@@ -21,9 +21,8 @@ function rename(c, li) {
   const form = make('form', 'rename'), box = make('input'), ok = make('button', 'quiet', 'Save');
   box.value = nameOf(c);
   box.maxLength = LIMITS.title;
-  box.setAttribute('aria-label', 'Name of the conversation');
   ok.type = 'submit';
-  form.append(box, ok, button('Cancel', () => show(), { className: 'quiet' }));
+  form.append(labelled(box, 'Name of the conversation'), ok, button('Cancel', () => show(), { className: 'quiet' }));
   form.addEventListener('submit', async (e) => {
     e.preventDefault();
     c.title = box.value.trim() || c.title;

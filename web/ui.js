@@ -21,6 +21,13 @@ export async function copyText(text, b) {
   setTimeout(() => { b.textContent = was; }, 1500);
 }
 
+// A field with a label that only screen readers get.
+export function labelled(field, text) {
+  const l = make('label', 'labelled');
+  l.append(make('span', 'hidden', text), field);
+  return l;
+}
+
 // A file of the user's own, made here.
 export function download(name, type, text) {
   const a = make('a');

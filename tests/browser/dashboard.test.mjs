@@ -475,6 +475,8 @@ if (shots) it('takes pictures', async () => {
   for (const [name, options] of Object.entries(looks)) {
     const p = await open(options);
     for (const q of ['Tell me a short story.', 'What is 17 + 25?']) { await ask(p, q); await p.until(idle); }
+    await p.click('.log > :last-child .retry');
+    await p.until(`${idle} && document.querySelector(".branches")`);
     for (let i = 0; i < 5; i++) await server.post('/v1/completions', { prompt: 'Once upon a time', max_tokens: 60, temperature: 1 });
     const more = server.post('/v1/completions', { prompt: 'a', max_tokens: 300, ignore_eos: true, temperature: 1 });
     await sleep(3000);
