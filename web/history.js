@@ -17,6 +17,13 @@ export class MemoryBackend {
   async clear() { this.all.clear(); }
 }
 
+// What another tab has added to the same conversation since it was read here stays in it.
+export function merge(chat, stored) {
+  const known = new Set(chat.nodes.map((n) => n.id));
+  const more = (stored?.nodes ?? []).filter((n) => !known.has(n.id));
+  return more.length ? { ...chat, nodes: [...chat.nodes, ...more] } : chat;
+}
+
 const asked = (request) => new Promise((resolve, reject) => {
   request.onsuccess = () => resolve(request.result);
   request.onerror = () => reject(request.error);
@@ -44,7 +51,12 @@ export class DiskBackend {
   }
 
   list() { return asked(this.db.transaction('chats').objectStore('chats').getAll()); }
-  put(chat) { return this.change((s) => s.put(chat)); }
+  put(chat) {
+    return this.change((s) => {
+      const there = s.get(chat.id);
+      there.onsuccess = () => s.put(merge(chat, there.result));
+    });
+  }
   remove(id) { return this.change((s) => s.delete(id)); }
   clear() { return this.change((s) => s.clear()); }
 }
@@ -73,8 +85,10 @@ export class History {
 
   // What is stored is checked like a file from elsewhere: it may be of another version.
   async read() {
+    let bad = 0;
     for (const c of await this.backend.list())
-      try { this.chats.set(c.id, checkChat(c)); } catch { /* not ours: it stays where it is */ }
+      try { this.chats.set(c.id, checkChat(c)); } catch { bad++; } // it stays where it is
+    if (bad) this.tell(`${bad === 1 ? 'A conversation that is' : `${bad} conversations that are`} stored here could not be read: another version of this page may have written ${bad === 1 ? 'it' : 'them'}.`);
   }
 
   list() { return [...this.chats.values()].sort((a, b) => b.updated - a.updated); }

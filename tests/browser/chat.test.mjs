@@ -91,6 +91,27 @@ it('keeps conversations over a reload, and finds, renames and deletes them', asy
   await done(p);
 });
 
+more('keeps what two tabs add to one conversation', async () => {
+  const p = await open();
+  const said = await p.run(async () => {
+    const { DiskBackend, History } = await import('/dashboard/history.js');
+    const { addNode, newChat } = await import('/dashboard/conversation.js');
+    const open = async () => { const h = new History(await DiskBackend.open()); await h.read(); return h; };
+    const one = await open(), c = newChat();
+    addNode(c, null, 'user', 'both');
+    await one.save(c);
+    const two = await open();
+    addNode(c, null, 'user', 'one');
+    await one.save(c);
+    const copy = two.get(c.id);
+    addNode(copy, null, 'user', 'two');
+    await two.save(copy);
+    return (await open()).get(c.id).nodes.map((n) => n.content).sort();
+  });
+  assert.deepEqual(said, ['both', 'one', 'two']);
+  await done(p);
+});
+
 it('branches at an edited message and at another answer', async () => {
   const p = await open();
   await capture(p);

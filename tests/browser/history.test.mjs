@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { test } from 'node:test';
 import { addNode, checkChat, fileName, fromJson, LIMITS, messages, newChat, newId, path, siblings, titleOf, toJson, tokensOf, toMarkdown, walk } from '../../web/conversation.js';
-import { History, MemoryBackend } from '../../web/history.js';
+import { History, MemoryBackend, merge } from '../../web/history.js';
 import { checkStored, fieldsOf, problemOf } from '../../web/settings.js';
 
 const texts = (chat) => path(chat).map((n) => n.content);
@@ -134,9 +134,21 @@ test('what is stored is checked when it is read', async () => {
   const b = new MemoryBackend();
   await b.put({ id: 'bad', nodes: 'x' });
   await b.put(talk('good'));
-  const h = new History(b);
+  const told = [], h = new History(b, (t) => told.push(t));
   await h.read();
   assert.deepEqual(h.list().map((c) => c.title), ['good']);
+  assert.match(told[0], /^A conversation that is stored here could not be read/);
+});
+
+test('what another tab added to a conversation stays in it', () => {
+  const mine = talk('Q', 'A'), other = structuredClone(mine);
+  addNode(mine, mine.current, 'user', 'mine');
+  addNode(other, other.current, 'user', 'theirs');
+  addNode(other, other.current, 'assistant', 'yes');
+  const both = checkChat(merge(mine, other));
+  assert.deepEqual(both.nodes.map((n) => n.content), ['Q', 'A', 'mine', 'theirs', 'yes']);
+  assert.deepEqual(texts(both), ['Q', 'A', 'mine']);
+  assert.equal(merge(mine, undefined), mine);
 });
 
 test('imports never take the place of what is there', async () => {
