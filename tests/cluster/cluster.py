@@ -27,7 +27,7 @@ LONG = 240
 LONG_PROMPT = "a river and a stone and a lamp " * 30
 
 # Experts that do not all find room in a small worker.
-MANY = ["--layers", "6", "--experts", "32", "--expert-ff", "512", "--embd", "512"]
+MANY = ["--layers", "6", "--experts", "32", "--expert-ff", "256", "--embd", "512"]
 
 SHAPES = {
     "windows and sinks": ["--arch", "gpt-oss", "--layers", "6", "--experts", "8", "--top-k", "2"],
@@ -559,7 +559,7 @@ def main():
             "streamed": lambda: (t.alone_and_together("experts from disk", model, 5, ["--ram", f"{t.least_mib() + 72}MiB"],
                                                      ["--experts", "streamed"]),
                                  t.alone_and_together("more experts than slots, for one coordinator after the other", t.synth("many experts", MANY), 2,
-                                                      ["--ram", f"{t.least_mib() + 72}MiB"], ["--experts", "streamed"], more=2)),
+                                                      ["--ram", f"{t.least_mib() + 40}MiB"], ["--experts", "streamed"], more=2)),
             "shapes": lambda: [t.alone_and_together(name, t.synth(name, o), 3) for name, o in SHAPES.items()],
             "planning": lambda: planning(t),
             "serving": lambda: serving(t),
