@@ -1,6 +1,6 @@
 # The dashboard: the files of web/ as they are and gzipped, embedded in the server's archive. WEB_FILES is all that is
 # served.
-WEB_FILES := index.html style.css chat.css app.js api.js ui.js chat.js answer.js conversation.js history.js drawer.js settings.js gauge.js markdown.js highlight.js machine.js workers.js experts.js icon.svg
+WEB_FILES := index.html style.css chat.css app.js api.js ui.js chat.js answer.js conversation.js history.js journal.js drawer.js settings.js gauge.js markdown.js highlight.js machine.js workers.js experts.js icon.svg
 WEB_SRC := $(WEB_FILES:%=web/%)
 
 # The list of files, rewritten only when it changes.

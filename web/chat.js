@@ -4,6 +4,7 @@ import { Answer, noteOf, toEnd } from './answer.js';
 import { stream, ApiError } from './api.js';
 import { addNode, messages, newChat, path, siblings, tokensOf, walk } from './conversation.js';
 import { contextTokens, show as showContext } from './gauge.js';
+import { Journal } from './journal.js';
 import { settings, startSettings } from './settings.js';
 import { button, copyText, labelled, make, notice, number } from './ui.js';
 
@@ -14,17 +15,23 @@ const OPEN = 'sluice.open'; // the conversation of this tab
 let chat = newChat();
 let history = null; // null until it is open
 let running = null; // AbortController of the answer that comes
+let leave = () => {}; // keeps what has come of it
 
+export const journal = Journal.open();
 export const currentChat = () => chat;
 
 function remember() {
   try { sessionStorage.setItem(OPEN, chat.nodes.length ? chat.id : ''); } catch { /* a reload forgets it, then */ }
 }
 
+function store(c) {
+  c.updated = Date.now();
+  if (history) history.save(c); else journal.put(c.id, c);
+}
+
 function save() {
-  chat.updated = Date.now();
   remember();
-  return history?.save(chat);
+  store(chat);
 }
 
 // ---------------------------------------------------------------- what is shown
@@ -143,6 +150,12 @@ async function answer() {
     node ??= addNode(mine, parent, 'assistant', '');
     Object.assign(node, { content: a.text, reasoning: a.reasoning });
   };
+  const keepPart = () => {
+    keep();
+    node.note = 'the page was closed before the end';
+    store(mine);
+  };
+  leave = keepPart;
   try {
     await stream('v1/chat/completions', { messages: messages(mine, parent, given.system), stream: true, stream_options: { include_usage: true }, ...given.fields }, {
       signal: controller.signal,
@@ -168,7 +181,7 @@ async function answer() {
         a.add('reasoning', reasoning);
         a.add('text', content);
         if (s.prompt && chat === mine) showContext(s.prompt + s.chunks);
-        if (now - saved > 5000) { saved = now; keep(); node.note = 'the page was closed before the end'; history?.save(mine); }
+        if (now - saved > 5000) { saved = now; keepPart(); }
       },
     });
   } catch (e) {
@@ -178,13 +191,13 @@ async function answer() {
   }
   const gone = controller.signal.reason === 'gone'; // deleted while it came
   if (running === controller) setRunning(null);
+  if (leave === keepPart) leave = () => {};
   if (gone) return;
   keep();
   node.note = noteOf(s, contextTokens());
   if (problem) node.problem = problem;
   if (s.usage) node.tokens = s.usage.total_tokens;
-  mine.updated = Date.now();
-  history?.save(mine);
+  store(mine);
   if (mine !== chat) return;
   showContext(tokensOf(chat));
   finish(a, node);
@@ -214,6 +227,7 @@ export function openChat(other) {
 
 // Leaves a conversation that has been deleted.
 export function leaveChat() {
+  leave = () => {};
   if (running) { running.abort('gone'); setRunning(null); }
   openChat(null);
 }
@@ -254,6 +268,9 @@ export function startChat() {
     }
   });
   document.addEventListener('keydown', (e) => { if (e.key === 'Escape' && !document.querySelector('dialog[open]')) stop(); });
+  // Some systems end a page that is hidden without another word.
+  window.addEventListener('pagehide', () => leave());
+  document.addEventListener('visibilitychange', () => { if (document.hidden) leave(); });
   $('new-chat').addEventListener('click', () => { openChat(null); notice(''); input.focus(); });
   for (const text of EXAMPLES) $('examples').append(button(text, () => { ask(text); input.focus(); }));
 }

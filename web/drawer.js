@@ -1,6 +1,6 @@
 // The list of conversations: a drawer with search, names, export, import and deletion.
 
-import { currentChat, leaveChat, openChat, useHistory } from './chat.js';
+import { currentChat, journal, leaveChat, openChat, useHistory } from './chat.js';
 import { fileName, fromJson, LIMITS, newId, toJson, toMarkdown } from './conversation.js';
 import { History } from './history.js';
 import { button, download, labelled, make, notice } from './ui.js';
@@ -79,7 +79,7 @@ async function bring(file) {
 }
 
 export async function startDrawer() {
-  history = await History.open(notice);
+  history = await History.open(notice, journal);
   useHistory(history);
   $('history-open').disabled = false;
   $('history-open').addEventListener('click', () => { say(''); search.value = ''; show(); drawer.showModal(); });

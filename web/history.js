@@ -1,8 +1,9 @@
 // The conversations that this browser keeps: in IndexedDB where the page may use it, else in memory,
 // until the page is closed. Bounded in number and size: the oldest are dropped, and the caller is
-// told. API keys never come here.
+// told. What is not on the disk yet is in a journal as well. API keys never come here.
 
 import { checkChat } from './conversation.js';
+import { Journal } from './journal.js';
 
 export const KEEP = { chats: 200, bytes: 64 << 20 };
 
@@ -17,11 +18,20 @@ export class MemoryBackend {
   async clear() { this.all.clear(); }
 }
 
-// What another tab has added to the same conversation since it was read here stays in it.
+// What another tab has added to the same conversation since it was read here stays in it, and so does
+// the longer text of an answer that was read while it came.
 export function merge(chat, stored) {
-  const known = new Set(chat.nodes.map((n) => n.id));
-  const more = (stored?.nodes ?? []).filter((n) => !known.has(n.id));
-  return more.length ? { ...chat, nodes: [...chat.nodes, ...more] } : chat;
+  const more = new Map((stored?.nodes ?? []).map((n) => [n.id, n]));
+  const length = (n) => n.content.length + n.reasoning.length;
+  let longer = false;
+  const nodes = chat.nodes.map((n) => {
+    const other = more.get(n.id);
+    more.delete(n.id);
+    if (!other || other.role !== n.role || !(length(other) > length(n) || (other.tokens && !n.tokens && length(other) === length(n)))) return n;
+    longer = true;
+    return other;
+  });
+  return longer || more.size ? { ...chat, nodes: [...nodes, ...more.values()] } : chat;
 }
 
 const asked = (request) => new Promise((resolve, reject) => {
@@ -63,20 +73,22 @@ export class DiskBackend {
 
 export class History {
   // tell: called with a sentence when something is lost or cannot be kept.
-  constructor(backend, tell = () => {}, keep = KEEP) {
-    Object.assign(this, { backend, tell, keep });
+  constructor(backend, tell = () => {}, keep = KEEP, journal = new Journal()) {
+    Object.assign(this, { backend, tell, keep, journal });
     this.chats = new Map();
+    this.pending = new Map(); // of each conversation, how many changes are not on the disk yet
     this.kept = !(backend instanceof MemoryBackend);
     this.queue = Promise.resolve(); // one change after the other
   }
 
   // Falls back to memory, with a word, where the browser keeps nothing for the page.
-  static async open(tell, open = DiskBackend.open) {
+  static async open(tell, journal, open = DiskBackend.open) {
     let h;
     try {
-      h = new History(await open(), tell);
+      h = new History(await open(), tell, KEEP, journal);
       await h.read();
     } catch (e) {
+      journal?.forgetOwn();
       h = new History(new MemoryBackend(), tell);
       tell(`This browser keeps nothing for this page (${e?.name || 'no storage'}): conversations end with it.`);
     }
@@ -89,6 +101,25 @@ export class History {
     for (const c of await this.backend.list())
       try { this.chats.set(c.id, checkChat(c)); } catch { bad++; } // it stays where it is
     if (bad) this.tell(`${bad === 1 ? 'A conversation that is' : `${bad} conversations that are`} stored here could not be read: another version of this page may have written ${bad === 1 ? 'it' : 'them'}.`);
+    this.takeBack();
+  }
+
+  // What a page that has ended could not bring to the disk.
+  takeBack() {
+    for (const e of this.journal.entries()) {
+      if (!e.chat) { // deleted, but for what is newer
+        const older = this.list().filter((c) => (!e.id || c.id === e.id) && c.updated <= e.at);
+        if (!e.id && older.length === this.chats.size) this.clear();
+        else for (const c of older) this.remove(c.id);
+        this.journal.taken(e);
+        continue;
+      }
+      const there = this.chats.get(e.id);
+      let both = e.chat;
+      try { both = !there ? e.chat : checkChat(e.chat.updated >= there.updated ? merge(e.chat, there) : merge(there, e.chat)); } catch { both = there; }
+      if (there && JSON.stringify(both) === JSON.stringify(there)) this.journal.taken(e);
+      else this.save(both).then((ok) => { if (ok) this.journal.taken(e); });
+    }
   }
 
   list() { return [...this.chats.values()].sort((a, b) => b.updated - a.updated); }
@@ -115,10 +146,11 @@ export class History {
 
   save(chat) {
     this.chats.set(chat.id, chat);
-    return this.run(async () => {
+    this.journal.put(chat.id, chat);
+    return this.run(chat.id, async () => {
       if (this.chats.get(chat.id) !== chat) return; // deleted meanwhile
       let dropped = 0;
-      const drop = async (c) => { this.chats.delete(c.id); await this.backend.remove(c.id); dropped++; };
+      const drop = async (c) => { this.chats.delete(c.id); this.journal.forget(c.id); await this.backend.remove(c.id); dropped++; };
       for (const c of this.overflow(chat.id)) await drop(c);
       for (;;) {
         try { await this.backend.put(chat); break; } catch (e) {
@@ -133,12 +165,16 @@ export class History {
 
   remove(id) {
     this.chats.delete(id);
-    return this.run(() => this.backend.remove(id));
+    this.journal.forget(id);
+    this.journal.put(id, null);
+    return this.run(id, () => this.backend.remove(id));
   }
 
   clear() {
     this.chats.clear();
-    return this.run(() => this.backend.clear());
+    this.journal.forget();
+    this.journal.put('', null);
+    return this.run('', () => this.backend.clear());
   }
 
   // Adds what a file had, under new ids where theirs are taken. Returns how many were new.
@@ -155,8 +191,18 @@ export class History {
     return n;
   }
 
-  run(change) {
-    this.queue = this.queue.then(change).catch((e) => this.tell(`The conversation could not be saved (${e?.name || e}): it ends with this page. Export it to keep it.`));
+  // The journal's entry goes with the last change of its conversation, and stays if that failed.
+  run(id, change) {
+    this.pending.set(id, (this.pending.get(id) ?? 0) + 1);
+    this.queue = this.queue.then(change).then(() => true, (e) => {
+      this.tell(`The conversation could not be saved (${e?.name || e}): it may end with this page. Export it to keep it.`);
+      return false;
+    }).then((ok) => {
+      const left = this.pending.get(id) - 1;
+      if (left) this.pending.set(id, left); else this.pending.delete(id);
+      if (ok && !left) this.journal.done(id);
+      return ok;
+    });
     return this.queue;
   }
 }

@@ -91,6 +91,60 @@ it('keeps conversations over a reload, and finds, renames and deletes them', asy
   await done(p);
 });
 
+// As on a machine so busy that the page has ended before the disk got anything of it.
+const stuck = (p) => p.run(() => {
+  const request = () => ({});
+  IDBDatabase.prototype.transaction = () => ({ objectStore: () => ({ get: request, put: request, delete: request, clear: request }) });
+});
+
+it('keeps an answer over a reload directly after it, and what was deleted stays so', async () => {
+  const p = await open();
+  const names = '[...document.querySelectorAll("#chats .name")].map((e) => e.textContent)';
+  await stuck(p);
+  await ask(p, 'What is 8 + 1?');
+  const said = await p.run(turns);
+  await p.open(`${server.url}/`);
+  await p.until(ready);
+  assert.deepEqual(await p.run(turns), said);
+  await p.until('Object.keys(localStorage).every((k) => !k.startsWith("sluice.unsaved"))'); // the disk has it now
+  await stuck(p);
+  await p.click('#history-open');
+  await p.until(`${names}.length === 1`);
+  await p.click('#chats .tools button:last-child');
+  await p.open(`${server.url}/`);
+  await p.until(ready);
+  await p.click('#history-open');
+  assert.deepEqual(await p.run(names), []);
+  await p.until('Object.keys(localStorage).every((k) => !k.startsWith("sluice.unsaved"))');
+  await done(p);
+});
+
+it('keeps the part of an answer that had come when the page was closed', async () => {
+  const p = await open();
+  await p.run(() => {
+    const real = window.fetch;
+    window.fetch = (to, o) => to !== 'v1/chat/completions' ? real(to, o) : Promise.resolve(new Response(new ReadableStream({ start(s) {
+      const delta = (d) => s.enqueue(new TextEncoder().encode(`data: ${JSON.stringify({ choices: [{ index: 0, delta: d, finish_reason: null }] })}\n\n`));
+      delta({ reasoning_content: 'Hm.' });
+      delta({ content: 'Half an **ans' });
+    } }), { status: 200 })); // and it never ends
+  });
+  await stuck(p);
+  await p.click('#prompt');
+  await p.type('Well?');
+  await p.key('Enter');
+  await p.until('document.querySelector(".turn.assistant .body")?.textContent.includes("Half an")');
+  await p.open(`${server.url}/`);
+  await p.until(`${ready} && document.querySelectorAll(".turn").length === 2`);
+  assert.deepEqual(await p.run(turns), ['Well?', 'Half an **ans']);
+  assert.equal(await p.text('.note'), 'the page was closed before the end');
+  assert.equal(await p.run('document.querySelector(".thoughts").textContent'), 'Hm.');
+  await p.click('.retry'); // of the real server
+  await p.until(`${idle} && document.querySelector(".branches span")?.textContent === "2/2"`);
+  await p.until('document.querySelector(".turn.assistant .note")?.textContent.includes("token")');
+  await done(p);
+});
+
 more('keeps what two tabs add to one conversation', async () => {
   const p = await open();
   const said = await p.run(async () => {
