@@ -66,6 +66,7 @@ export class Browser {
     p.context = browserContextId;
     this.sessions.set(sessionId, p);
     for (const d of ['Page', 'Runtime', 'Network', 'Log']) await p.send(`${d}.enable`);
+    await p.send('Page.setLifecycleEventsEnabled', { enabled: true });
     await p.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: scale, mobile });
     await p.media({ dark, reducedMotion });
     return p;
@@ -91,12 +92,14 @@ export class Page {
     Object.assign(this, { browser, sessionId, targetId });
     this.problems = []; // errors of the console, exceptions, violations of the policy
     this.requests = []; // every address asked for
+    this.loaded = new Map(); // of each document by its loader, what is told when it is complete
   }
 
   send(method, params) { return this.browser.send(method, params, this.sessionId); }
 
   event(method, p) {
-    if (method === 'Runtime.exceptionThrown') this.problems.push(p.exceptionDetails.exception?.description ?? p.exceptionDetails.text);
+    if (method === 'Page.lifecycleEvent' && p.name === 'load') this.load(p.loaderId).resolve();
+    else if (method === 'Runtime.exceptionThrown') this.problems.push(p.exceptionDetails.exception?.description ?? p.exceptionDetails.text);
     else if (method === 'Runtime.consoleAPICalled' && ['error', 'assert', 'warning'].includes(p.type))
       this.problems.push(p.args.map((a) => a.value ?? a.description).join(' '));
     else if (method === 'Log.entryAdded' && ['error', 'warning'].includes(p.entry.level)) this.problems.push(`${p.entry.text} ${p.entry.url ?? ''}`);
@@ -109,9 +112,22 @@ export class Page {
       { name: 'prefers-reduced-motion', value: reducedMotion ? 'reduce' : 'no-preference' }] });
   }
 
+  load(loader) {
+    if (!this.loaded.has(loader)) {
+      const one = {};
+      one.done = new Promise((resolve) => { one.resolve = resolve; });
+      this.loaded.set(loader, one);
+    }
+    return this.loaded.get(loader);
+  }
+
+  // The answer to Page.navigate comes while the old document is still there: only the new one's own event tells.
   async open(url) {
-    await this.send('Page.navigate', { url });
-    await this.until('document.readyState === "complete"');
+    const { loaderId, errorText } = await this.send('Page.navigate', { url });
+    if (errorText) throw new Error(`${url}: ${errorText}`);
+    let timer;
+    const late = new Promise((_, reject) => { timer = setTimeout(() => reject(new Error(`${url} is not loaded after a minute`)), 60000); });
+    try { await Promise.race([this.load(loaderId).done, late]); } finally { clearTimeout(timer); }
   }
 
   // The value of an expression, or of a function called in the page with these arguments.
