@@ -21,17 +21,22 @@ export function safeHref(text) {
   return url.protocol === 'http:' || url.protocol === 'https:' || url.protocol === 'mailto:' ? url.href : null;
 }
 
-// [text](target "title") at text[at] = '['. Returns { label, href, end } or null.
-function link(text, at) {
-  const limit = Math.min(text.length, at + MAX_LINK);
-  let depth = 0, i = at;
-  for (; i < limit; i++) {
+// Of every [ that has one, its ].
+function brackets(text) {
+  const open = [], closes = new Map();
+  for (let i = 0; i < text.length; i++) {
     const c = text[i];
     if (c === '\\') i++;
-    else if (c === '[') depth++;
-    else if (c === ']' && --depth === 0) break;
+    else if (c === '[') open.push(i);
+    else if (c === ']' && open.length) closes.set(open.pop(), i);
   }
-  if (i >= limit || text[i + 1] !== '(') return null;
+  return closes;
+}
+
+// [text](target "title") at text[at] = '['. Returns { label, href, end } or null.
+function link(text, at, closes) {
+  const limit = Math.min(text.length, at + MAX_LINK), i = closes.get(at);
+  if (!(i < limit) || text[i + 1] !== '(') return null;
   const label = text.slice(at + 1, i);
   let j = i + 2, round = 0;
   for (; j < limit; j++) {
@@ -68,8 +73,9 @@ function emphasisEnd(text, at, mark, failed) {
 export function inline(text, depth = 0, links = true) {
   const out = [];
   const failed = new Set();
-  let plain = '';
-  const flush = () => { if (plain) out.push(plain); plain = ''; };
+  let lines = '', plain = '', closes = null; // plain: of the line that is read; lines: before it
+  let bad = 0; // addresses that are none: each costs as much as the longest
+  const flush = () => { if (lines || plain) out.push(lines + plain); lines = plain = ''; };
   const push = (node, end) => { flush(); out.push(node); return end; };
   let i = 0;
   outer: while (i < text.length) {
@@ -81,7 +87,8 @@ export function inline(text, depth = 0, links = true) {
       const hard = plain.endsWith('  ');
       plain = plain.trimEnd();
       if (hard) { i = push({ t: 'br' }, i + 1); continue; }
-      plain += '\n';
+      lines += `${plain}\n`;
+      plain = '';
       i++;
       continue;
     } else if (c === '`') {
@@ -96,7 +103,7 @@ export function inline(text, depth = 0, links = true) {
       }
       if (end !== -1) {
         const code = text.slice(i + n, end).replace(/\n/g, ' ');
-        i = push({ t: 'code', text: /^ .*[^ ].* $/.test(code) ? code.slice(1, -1) : code }, end + n);
+        i = push({ t: 'code', text: code.startsWith(' ') && code.endsWith(' ') && /[^ ]/.test(code) ? code.slice(1, -1) : code }, end + n);
       } else {
         failed.add(fence);
         plain += fence;
@@ -105,8 +112,8 @@ export function inline(text, depth = 0, links = true) {
       continue;
     } else if (c === '[' || (c === '!' && text[i + 1] === '[')) {
       const image = c === '!';
-      if (!failed.has(']') && text.indexOf('](', i) === -1) failed.add(']');
-      const l = links && !failed.has(']') ? link(text, i + (image ? 1 : 0)) : null;
+      if (links) closes ??= brackets(text);
+      const l = links ? link(text, i + (image ? 1 : 0), closes) : null;
       const href = l && safeHref(l.href);
       if (href) {
         const label = image ? [l.label || 'image'] : inline(l.label, depth + 1, false); // no links in links
@@ -114,7 +121,7 @@ export function inline(text, depth = 0, links = true) {
         continue;
       }
     } else if (c === '<' || (c === 'h' && text.startsWith('http', i) && !(i && WORD.test(text[i - 1])))) {
-      const m = links && /^<?(https?:\/\/[^\s<>"'`]{1,2000})/.exec(text.slice(i, i + 2010));
+      const m = links && bad < 100 && /^<?(https?:\/\/[^\s<>"'`]{1,2000})/.exec(text.slice(i, i + 2010));
       if (m) {
         const angle = c === '<' && text[i + m[0].length] === '>';
         const address = angle ? m[1] : m[1].replace(/[.,;:!?*_~]+$/, '').replace(/\)+$/, (p) => (m[1].includes('(') ? p : ''));
@@ -123,6 +130,7 @@ export function inline(text, depth = 0, links = true) {
           i = push({ t: 'a', href, c: [address] }, i + address.length + (angle ? 2 : 0));
           continue;
         }
+        bad++;
       }
     } else if ((c === '*' || c === '_' || c === '~') && depth < MAX_DEPTH) {
       for (const [mark, t] of KINDS) {
@@ -154,7 +162,7 @@ const RULE = /^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])([ \t]+|$)/;
 const QUOTE = /^ {0,3}> ?/;
 const BLANK = /^[ \t]*$/;
-const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+const DELIMITERS = /^[|: \t-]+$/;
 
 function cells(line) {
   const out = [];
@@ -170,7 +178,7 @@ function cells(line) {
 }
 
 const isTable = (lines, i) => i + 1 < lines.length && lines[i].includes('|') && lines[i + 1].includes('-') &&
-  DELIMITERS.test(lines[i + 1]) && cells(lines[i]).length === cells(lines[i + 1]).length;
+  DELIMITERS.test(lines[i + 1]) && cells(lines[i + 1]).every((c) => /^:?-+:?$/.test(c)) && cells(lines[i]).length === cells(lines[i + 1]).length;
 
 const interrupts = (lines, i) => FENCE.test(lines[i]) || HEADING.test(lines[i]) || RULE.test(lines[i]) || QUOTE.test(lines[i]) ||
   isTable(lines, i);
