@@ -39,6 +39,7 @@ static void put_value(struct sl_buf *b, const json_t *v, uint32_t depth) {
     const char *key;
     json_t *x;
     size_t i;
+    long long whole;
     bool first = true;
     if (depth > SL_SCHEMA_MAX_DEPTH)
         b->failed = true;
@@ -66,8 +67,9 @@ static void put_value(struct sl_buf *b, const json_t *v, uint32_t depth) {
         sl_buf_json(b, json_string_value(v), json_string_length(v));
         break;
     case JSON_INTEGER:
-        sl_buf_printf(b, "%lld", (long long)json_integer_value(v));
-        if (llabs(json_integer_value(v)) <= SL_SCHEMA_EXACT)
+        whole = json_integer_value(v);
+        sl_buf_printf(b, "%lld", whole);
+        if (whole >= -SL_SCHEMA_EXACT && whole <= SL_SCHEMA_EXACT) /* the least has no absolute */
             sl_buf_puts(b, WHOLE);
         break;
     case JSON_REAL:
