@@ -17,8 +17,6 @@
 /* How often it is looked who is lost, and between two tries to reach one. */
 #define LOOK_NS  50000000u
 #define AGAIN_NS 250000000u
-/* What is written of a stage's messages, at most, before the socket takes it. */
-#define QUEUE_MESSAGES 3u
 
 struct sl_cluster {
     struct sl_remote_stages base; /* first */
@@ -213,8 +211,8 @@ static enum sl_status agree(struct sl_cluster *c, uint32_t i, struct sl_stage_he
     *out_hello = hello_of(m);
     *out_limits = sl_message_limits(&c->plans[i]->plan, out_hello);
     size_t most = SL_PEER_STAGE_BYTES + sl_message_max_bytes(out_limits);
-    if (sl_link_set_max_payload(p->link, most, p->load.n_of_worker * QUEUE_MESSAGES * most) !=
-        SL_OK)
+    size_t queue = p->load.n_of_worker * sl_message_max_queued(out_limits) * most;
+    if (sl_link_set_max_payload(p->link, most, queue) != SL_OK)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for messages of %zu bytes", most);
     return SL_OK;
 }

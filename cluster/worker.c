@@ -26,7 +26,6 @@
 #define LOOK_NS           50000000u  /* how often it is looked whether to stop */
 #define PROGRESS_NS       100000000u /* between two words about loading */
 #define SETUP_QUEUE_BYTES (4u * SL_SETUP_MAX_BYTES)
-#define QUEUE_MESSAGES    3u
 #define STAGE_BYTES       4u
 #define PIECE_MOST_BYTES  (SL_PIECE_BYTES + SL_PIECE_HEAD_BYTES)
 /* What fetching takes of memory beside all else. */
@@ -367,9 +366,10 @@ static enum sl_status fetch_layers(struct sl_worker *w, const struct sl_setup_lo
 static enum sl_status start_servers(struct sl_worker *w, struct sl_err *err) {
     size_t most = 0, queue = 0;
     for (uint32_t i = 0; i < sl_worker_n_stages(w->stages); i++) {
-        size_t n = STAGE_BYTES + sl_message_max_bytes(sl_worker_limits(w->stages, i));
+        const struct sl_message_limits *l = sl_worker_limits(w->stages, i);
+        size_t n = STAGE_BYTES + sl_message_max_bytes(l);
         most = n > most ? n : most;
-        queue += QUEUE_MESSAGES * n;
+        queue += sl_message_max_queued(l) * n;
     }
     if (sl_link_set_max_payload(w->link, most, queue) != SL_OK)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for messages of %zu bytes", most);

@@ -253,7 +253,7 @@ static uint64_t n_stacks(const struct sl_memory_plan *p) {
 
 /* Messages to and from a stage are bounded as if it had all layers, so that both ends count alike.
  */
-#define QUEUED_MESSAGES 6u /* at each end, those that are received among them */
+#define RECEIVED_MESSAGES 3u /* at each end, beside those that wait to be sent */
 
 static struct sl_message_limits message_limits(const struct sl_hparams *whole,
                                                const struct sl_memory_plan *p) {
@@ -267,17 +267,20 @@ static struct sl_message_limits message_limits(const struct sl_hparams *whole,
     return sl_message_limits(p, &all);
 }
 
+static uint64_t link_bytes(const struct sl_message_limits *l) {
+    return (sl_message_max_queued(l) + RECEIVED_MESSAGES) * sl_message_max_bytes(l);
+}
+
 /* The end that asks, of each stage of another machine. */
 static uint64_t asking_bytes(const struct sl_hparams *whole, const struct sl_memory_plan *p) {
     const struct sl_message_limits limits = message_limits(whole, p);
-    uint64_t queued = QUEUED_MESSAGES * sl_message_max_bytes(&limits);
-    return p->config.remote->n * (sl_stage_remote_bytes(&limits) + queued);
+    return p->config.remote->n * (sl_stage_remote_bytes(&limits) + link_bytes(&limits));
 }
 
 /* The end that does the work. */
 static uint64_t answering_bytes(const struct sl_hparams *whole, const struct sl_memory_plan *p) {
     const struct sl_message_limits limits = message_limits(whole, p);
-    return sl_stage_server_bytes(&limits) + QUEUED_MESSAGES * sl_message_max_bytes(&limits);
+    return sl_stage_server_bytes(&limits) + link_bytes(&limits);
 }
 
 /* What the scheduler's process has once, however many devices compute. */

@@ -35,6 +35,11 @@ struct sl_message_limits sl_message_limits(const struct sl_memory_plan *plan,
                                            const struct sl_stage_hello *hello);
 /* No message within the limits is longer. */
 size_t sl_message_max_bytes(const struct sl_message_limits *limits);
+/* The most messages that can wait to be sent to one end: a step of each micro-batch, which all come
+ * together where a link or a stage is slow, and a call of another kind. */
+static inline uint32_t sl_message_max_queued(const struct sl_message_limits *limits) {
+    return limits->n_micro_batches + 1;
+}
 
 /* Where the arrays of one call go that is decoded. */
 struct sl_message_arrays {

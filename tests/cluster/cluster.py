@@ -514,6 +514,37 @@ def losses(t):
     t.check("and all end well", code == 0 and [first.end(), second.end()] == [0, 0] and not re.search(TROUBLE, logs), logs[-1500:])
 
 
+def stalls(t):
+    """A worker does nothing for a while, and the steps of all the others come together before it: they wait there."""
+    wide = t.synth("wide", ["--layers", "6", "--experts", "4", "--expert-ff", "64", "--embd", "1024", "--ctx", "4096"])
+    t.model, model = wide, t.model
+    workers = [Worker(t, wide, t.socket()) for _ in range(5)]
+    server = Server(t, *workers, options=["-c", "4096"])
+    t.model = model
+
+    def ask(answers):
+        prompts = ["".join("abcdefgh "[(k * 7 + i) % 9] for k in range(3900)) for i in range(3)]
+        asking = [threading.Thread(target=lambda p=p: answers.append(server.complete(p, 8))) for p in prompts]
+        for each in asking:
+            each.start()
+        return asking
+
+    stalled, smooth = [], []
+    workers[-1].p.send_signal(signal.SIGSTOP)
+    asking = ask(stalled)
+    time.sleep(2)
+    workers[-1].p.send_signal(signal.SIGCONT)
+    for each in asking:
+        each.join()
+    for each in ask(smooth):
+        each.join()
+    t.check("a worker that stalls is waited for by five others", sorted(stalled) == sorted(smooth) and "not be sent" not in server.text(),
+            f"{stalled} {smooth} {server.text()[-1500:]}")
+    code = server.end()
+    logs = server.text() + "".join(w.text() for w in workers)
+    t.check("and all end well", [code] + [w.end() for w in workers] == [0] * 6 and not re.search(TROUBLE, logs), logs[-1500:])
+
+
 def spares(t):
     """A worker is killed and stays away: a spare has its layers, and answers go on. Then the spare is killed, and the first one,
     which is a spare by now, comes back."""
@@ -567,6 +598,7 @@ def main():
             "no layers": lambda: no_layers(t),
             "fetching": lambda: fetching(t),
             "losses": lambda: losses(t),
+            "stalls": lambda: stalls(t),
             "spares": lambda: spares(t),
             "refusals": t.refusals,
             "strangers": t.strangers,
