@@ -29,11 +29,14 @@ _Static_assert(MAX_FILES == sizeof((struct sl_setup_model *)0)->files /
                                 sizeof((struct sl_setup_model *)0)->files[0],
                "as many files as the message holds");
 
+/* Of a piece. What the list says of it is LISTED or something else. */
+enum has { MISSING, LISTED, WRITTEN, FLUSHING };
+
 struct file {
     int fd;
     uint64_t size_bytes, header_bytes;
     uint32_t n_pieces;
-    uint8_t *has; /* [n_pieces] 1: it is there and the list says so, 2: it is there */
+    uint8_t *has; /* [n_pieces] enum has; under the lock while pieces are asked for */
     off_t listed; /* where its bytes are in the list */
 };
 
@@ -47,10 +50,10 @@ struct sl_model_cache {
     struct file files[MAX_FILES];
     uint32_t n_files;
     int list;
-    uint32_t n_unlisted;
     pthread_mutex_t lock;
     pthread_cond_t came;
     /* Under the lock. */
+    uint32_t n_unlisted;
     struct asked asked[WINDOW];
     enum sl_status failed; /* what writing a piece came to */
     struct sl_err why;
@@ -75,7 +78,7 @@ static enum sl_status open_file(struct sl_model_cache *c, uint32_t i, struct sl_
     char path[4096];
     name_file(c, i, path, sizeof path);
     f->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (f->fd < 0 || ftruncate(f->fd, (off_t)f->size_bytes) != 0)
+    if (f->fd < 0)
         return io_error("the copy of the model cannot be written:", path, err);
     f->has = calloc(f->n_pieces, 1);
     return f->has ? SL_OK : sl_fail(err, SL_ERR_NOMEM, "no memory for a list of pieces");
@@ -93,6 +96,21 @@ static enum sl_status open_list(struct sl_model_cache *c, struct sl_err *err) {
     return SL_OK;
 }
 
+/* A file that is new, or was made shorter by somebody, has none of its pieces. The list says so
+ * first: the file has its size afterwards. */
+static enum sl_status settle_size(struct sl_model_cache *c, struct file *f, struct sl_err *err) {
+    struct stat about;
+    if (fstat(f->fd, &about) == 0 && (uint64_t)about.st_size == f->size_bytes)
+        return SL_OK;
+    memset(f->has, MISSING, f->n_pieces);
+    if (pwrite(c->list, f->has, f->n_pieces, f->listed) != (ssize_t)f->n_pieces ||
+        fdatasync(c->list) != 0)
+        return io_error("the list of what was fetched cannot be written:", c->folder, err);
+    return ftruncate(f->fd, (off_t)f->size_bytes) == 0
+               ? SL_OK
+               : io_error("the copy of the model cannot be written:", c->folder, err);
+}
+
 static enum sl_status read_list(struct sl_model_cache *c, struct sl_err *err) {
     off_t at = 0;
     for (uint32_t i = 0; i < c->n_files; i++) {
@@ -102,8 +120,9 @@ static enum sl_status read_list(struct sl_model_cache *c, struct sl_err *err) {
         if (n < 0)
             return io_error("the list of what was fetched cannot be read:", c->folder, err);
         for (uint32_t k = 0; k < f->n_pieces; k++)
-            f->has[k] = f->has[k] == 1;
+            f->has[k] = f->has[k] == LISTED ? LISTED : MISSING;
         at += f->n_pieces;
+        SL_TRY(settle_size(c, f, err));
     }
     return SL_OK;
 }
@@ -156,21 +175,44 @@ enum sl_status sl_model_cache_open(const char *dir, const struct sl_setup_model 
     return SL_OK;
 }
 
-/* First the bytes, then the list: what it names survives a crash. */
+/* Of pieces that are there and not listed yet; false: there are none. */
+static bool begin_flush(struct sl_model_cache *c, struct file *f) {
+    bool any = false;
+    pthread_mutex_lock(&c->lock);
+    for (uint32_t k = 0; k < f->n_pieces; k++)
+        if (f->has[k] > LISTED) {
+            f->has[k] = FLUSHING;
+            any = true;
+        }
+    pthread_mutex_unlock(&c->lock);
+    return any;
+}
+
+static bool list_flushed(struct sl_model_cache *c, struct file *f) {
+    pthread_mutex_lock(&c->lock);
+    for (uint32_t k = 0; k < f->n_pieces; k++)
+        if (f->has[k] == FLUSHING)
+            f->has[k] = LISTED;
+    bool ok = pwrite(c->list, f->has, f->n_pieces, f->listed) == (ssize_t)f->n_pieces;
+    pthread_mutex_unlock(&c->lock);
+    return ok;
+}
+
+/* First the bytes, then the list: what it names survives a crash. Never on the link's thread: a
+ * slow disk takes longer than the coordinator waits for a sign of life. */
 static enum sl_status flush(struct sl_model_cache *c, struct sl_err *err) {
-    if (!c->n_unlisted)
-        return SL_OK;
+    pthread_mutex_lock(&c->lock);
+    c->n_unlisted = 0;
+    pthread_mutex_unlock(&c->lock);
     for (uint32_t i = 0; i < c->n_files; i++) {
         struct file *f = &c->files[i];
-        bool any = memchr(f->has, 2, f->n_pieces) != NULL;
-        if (any && fdatasync(f->fd) != 0)
+        if (!f->has || !begin_flush(c, f))
+            continue;
+        if (fdatasync(f->fd) != 0)
             return io_error("the copy of the model cannot be written:", c->folder, err);
-        for (uint32_t k = 0; any && k < f->n_pieces; k++)
-            f->has[k] = f->has[k] ? 1 : 0;
-        if (any && pwrite(c->list, f->has, f->n_pieces, f->listed) != (ssize_t)f->n_pieces)
+        if (!list_flushed(c, f))
             return io_error("the list of what was fetched cannot be written:", c->folder, err);
     }
-    c->n_unlisted = 0;
     return SL_OK;
 }
 
@@ -219,8 +261,9 @@ static enum sl_status store(struct sl_model_cache *c, uint32_t file, uint32_t pi
             return io_error("the copy of the model cannot be written:", c->folder, &c->why);
         done += (size_t)k;
     }
-    f->has[piece] = 2;
-    return ++c->n_unlisted >= FLUSH_PIECES ? flush(c, &c->why) : SL_OK;
+    f->has[piece] = WRITTEN;
+    c->n_unlisted++;
+    return SL_OK;
 }
 
 enum sl_status sl_model_cache_take(struct sl_model_cache *c, const uint8_t *bytes, size_t n,
@@ -321,13 +364,14 @@ static enum sl_status ask(struct fetching *f, uint32_t file, uint32_t piece, str
     SL_TRY(wait_for_place(f, 1, &place, err));
     pthread_mutex_lock(&c->lock);
     c->asked[place] = (struct asked){file, piece, true};
+    bool full = c->n_unlisted >= FLUSH_PIECES;
     pthread_mutex_unlock(&c->lock);
     const struct sl_setup_fetch m = {file, (uint64_t)piece * SL_PIECE_BYTES,
                                      piece_bytes(&c->files[file], piece)};
     enum sl_status st = f->source->ask(f->source, &m);
-    return st == SL_OK ? SL_OK
-                       : sl_fail(err, st, "a piece of the model cannot be asked for: %s",
-                                 sl_status_text(st));
+    if (st != SL_OK)
+        return sl_fail(err, st, "a piece of the model cannot be asked for: %s", sl_status_text(st));
+    return full ? flush(c, err) : SL_OK; /* while what was asked for comes */
 }
 
 static enum sl_status check_room(const struct fetching *f, struct sl_err *err) {
@@ -344,13 +388,18 @@ static enum sl_status check_room(const struct fetching *f, struct sl_err *err) {
                          (double)need / 0x1p30, f->c->folder, (double)room / 0x1p30);
 }
 
-static enum sl_status fetch(struct fetching *f, struct sl_progress *progress, struct sl_err *err) {
-    struct sl_model_cache *c = f->c;
-    uint32_t unused;
+/* Nothing is asked for any more. */
+static void forget_asked(struct sl_model_cache *c) {
     pthread_mutex_lock(&c->lock);
     memset(c->asked, 0, sizeof c->asked);
     c->failed = SL_OK;
     pthread_mutex_unlock(&c->lock);
+}
+
+static enum sl_status ask_all(struct fetching *f, struct sl_progress *progress,
+                              struct sl_err *err) {
+    struct sl_model_cache *c = f->c;
+    uint32_t unused;
     SL_TRY(check_room(f, err));
     for (uint32_t i = 0; i < c->n_files; i++)
         for (uint32_t k = 0; k < c->files[i].n_pieces; k++)
@@ -361,9 +410,12 @@ static enum sl_status fetch(struct fetching *f, struct sl_progress *progress, st
                     return sl_fail(err, SL_ERR_CANCELED, "fetching the model was given up");
             }
     SL_TRY(wait_for_place(f, WINDOW, &unused, err));
-    pthread_mutex_lock(&c->lock);
-    enum sl_status st = flush(c, err);
-    pthread_mutex_unlock(&c->lock);
+    return flush(c, err);
+}
+
+static enum sl_status fetch(struct fetching *f, struct sl_progress *progress, struct sl_err *err) {
+    enum sl_status st = ask_all(f, progress, err);
+    forget_asked(f->c);
     return st;
 }
 

@@ -2,8 +2,8 @@
  * needs, in a folder of its own for each model. Files have their full size and holes. What has been
  * fetched is listed beside them, so that a later start goes on where an earlier one was cut.
  *
- * Threads: one at a time, but for sl_model_cache_take(), which another may call while one waits in
- * sl_model_cache_fetch(). */
+ * Threads: one at a time, but for sl_model_cache_take(), which another may call while one fetches
+ * headers or layers. */
 #ifndef SL_CLUSTER_MODEL_CACHE_H
 #define SL_CLUSTER_MODEL_CACHE_H
 

@@ -55,14 +55,15 @@ struct sl_worker {
     struct sl_setup_load loaded;     /* what they were asked for with */
     struct port ports[SL_MAX_STAGES];
     uint64_t told_ns;
+    pthread_mutex_t cache_lock;
+    struct sl_model_cache *cache; /* under cache_lock; NULL: nothing is fetched */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* Under the lock. */
     struct sl_link *link; /* the coordinator's; NULL: there is none */
     char who[128];
     bool has_hello, wants_offer, wants_load, serves;
-    struct sl_setup_model told;   /* of the coordinator's model */
-    struct sl_model_cache *cache; /* NULL: nothing is fetched */
+    struct sl_setup_model told; /* of the coordinator's model */
     struct sl_setup_load asked;
     bool gone;    /* it is to be closed */
     bool parting; /* it is being closed: nobody else may use the link */
@@ -145,6 +146,11 @@ static enum sl_status take_message(struct sl_worker *w, const struct sl_frame *f
                                     err);
 }
 
+static enum sl_status out_of_turn(const struct sl_frame *f, struct sl_err *err) {
+    return sl_fail(err, SL_ERR_PROTOCOL, "a frame of type %u (%s) out of turn", f->type,
+                   sl_frame_name(f->type));
+}
+
 static enum sl_status take(struct sl_worker *w, const struct sl_frame *f, struct sl_err *err) {
     if (f->type == SL_FRAME_HELLO && !w->has_hello)
         return take_hello(w, f, err);
@@ -153,8 +159,6 @@ static enum sl_status take(struct sl_worker *w, const struct sl_frame *f, struct
         w->wants_offer = true;
         return SL_OK;
     }
-    if (f->type == SL_FRAME_PIECE && w->cache)
-        return sl_model_cache_take(w->cache, f->bytes, f->n, err);
     if (f->type == SL_FRAME_LOAD && w->has_hello && !w->wants_offer && !w->wants_load &&
         w->config.model && !w->serves) {
         SL_TRY(sl_setup_get_load(f->bytes, f->n, &w->asked, err));
@@ -164,14 +168,25 @@ static enum sl_status take(struct sl_worker *w, const struct sl_frame *f, struct
     }
     if ((f->type == SL_FRAME_CALL || f->type == SL_FRAME_CANCEL) && w->serves)
         return take_message(w, f, err);
-    return sl_fail(err, SL_ERR_PROTOCOL, "a frame of type %u (%s) out of turn", f->type,
-                   sl_frame_name(f->type));
+    return out_of_turn(f, err);
+}
+
+/* Not under the worker's lock: a disk is waited for. */
+static enum sl_status take_piece(struct sl_worker *w, const struct sl_frame *f,
+                                 struct sl_err *err) {
+    pthread_mutex_lock(&w->cache_lock);
+    enum sl_status st =
+        w->cache ? sl_model_cache_take(w->cache, f->bytes, f->n, err) : out_of_turn(f, err);
+    pthread_mutex_unlock(&w->cache_lock);
+    return st;
 }
 
 static enum sl_status was_received(struct sl_link_owner *o, struct sl_link *l,
                                    const struct sl_frame *f, struct sl_err *err) {
     struct sl_worker *w = (struct sl_worker *)(void *)o;
     (void)l;
+    if (f->type == SL_FRAME_PIECE)
+        return take_piece(w, f, err);
     pthread_mutex_lock(&w->lock);
     enum sl_status st = take(w, f, err);
     pthread_cond_broadcast(&w->changed);
@@ -262,10 +277,10 @@ static bool piece_wanted(struct sl_piece_source *s) {
 }
 
 static void set_cache(struct sl_worker *w, struct sl_model_cache *cache) {
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->cache_lock);
     struct sl_model_cache *before = w->cache;
     w->cache = cache;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->cache_lock);
     sl_model_cache_close(&before);
 }
 
@@ -483,6 +498,7 @@ enum sl_status sl_worker_create(const struct sl_worker_config *config,
     w->progress.report = report;
     w->pieces = (struct sl_piece_source){ask_piece, piece_wanted};
     w->config = *config;
+    pthread_mutex_init(&w->cache_lock, NULL);
     pthread_mutex_init(&w->lock, NULL);
     sl_cond_init(&w->changed);
     uint64_t content = 0;
@@ -530,6 +546,7 @@ void sl_worker_destroy(struct sl_worker **pw) {
         forget_model(w);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
+    pthread_mutex_destroy(&w->cache_lock);
     free(w);
     *pw = NULL;
 }

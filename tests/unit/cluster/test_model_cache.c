@@ -1,0 +1,169 @@
+/* A worker's copy of a model: the link is not held up by a slow disk, and what is gone from the
+ * copy is fetched again. */
+#include "cluster/model_cache.h"
+
+#include "common/bytes.h"
+#include "common/clock.h"
+#include "common/cond.h"
+#include "common/crc.h"
+#include "tests/support/folder.h"
+
+#include <pthread.h>
+
+#define PIECES_MOST 24u
+/* Far beyond what anything here takes. */
+#define LONG_NS 60000000000u
+
+/* The coordinator and the link to it: pieces of zeros come on a thread of their own, the last one
+ * that was asked for only when it is needed. */
+static struct {
+    struct sl_piece_source source; /* first */
+    struct sl_model_cache *cache;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct sl_setup_fetch asked[PIECES_MOST];
+    uint32_t n_asked, n_came, n_all;
+    bool flushing, late;
+} far_end = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void wait_a_little(void) {
+    sl_cond_wait_until(&far_end.changed, &far_end.lock, sl_now_ns() + 100000000u);
+}
+
+/* The disk: has what was written only after another piece has come, if one is to come. */
+int fdatasync(int fd) {
+    (void)fd;
+    pthread_mutex_lock(&far_end.lock);
+    uint32_t before = far_end.n_came;
+    uint64_t until_ns = sl_now_ns() + LONG_NS;
+    far_end.flushing = true;
+    pthread_cond_broadcast(&far_end.changed);
+    while (far_end.n_came == before && far_end.n_came < far_end.n_asked && !far_end.late) {
+        wait_a_little();
+        far_end.late = sl_now_ns() > until_ns;
+    }
+    far_end.flushing = false;
+    pthread_mutex_unlock(&far_end.lock);
+    return 0;
+}
+
+static enum sl_status ask(struct sl_piece_source *s, const struct sl_setup_fetch *what) {
+    (void)s;
+    assert_int_equal(what->n_bytes, SL_PIECE_BYTES);
+    assert_int_equal(what->offset % SL_PIECE_BYTES, 0);
+    pthread_mutex_lock(&far_end.lock);
+    assert_true(far_end.n_asked < far_end.n_all);
+    far_end.asked[far_end.n_asked++] = *what;
+    pthread_cond_broadcast(&far_end.changed);
+    pthread_mutex_unlock(&far_end.lock);
+    return SL_OK;
+}
+
+static bool wanted(struct sl_piece_source *s) {
+    (void)s;
+    return true;
+}
+
+static void *link_main(void *unused) {
+    uint8_t *piece = calloc(1, SL_PIECE_HEAD_BYTES + SL_PIECE_BYTES);
+    (void)unused;
+    assert_non_null(piece);
+    sl_put_u32(piece + 12, sl_crc32c(0, piece + SL_PIECE_HEAD_BYTES, SL_PIECE_BYTES));
+    pthread_mutex_lock(&far_end.lock);
+    while (far_end.n_came < far_end.n_all) {
+        struct sl_err err;
+        uint32_t ahead = far_end.n_asked - far_end.n_came;
+        bool last = far_end.n_asked == far_end.n_all || far_end.flushing;
+        if (ahead == 0 || (ahead == 1 && !last)) {
+            wait_a_little();
+            continue;
+        }
+        sl_put_u32(piece, far_end.asked[far_end.n_came].file);
+        sl_put_u64(piece + 4, far_end.asked[far_end.n_came].offset);
+        pthread_mutex_unlock(&far_end.lock);
+        enum sl_status st =
+            sl_model_cache_take(far_end.cache, piece, SL_PIECE_HEAD_BYTES + SL_PIECE_BYTES, &err);
+        pthread_mutex_lock(&far_end.lock);
+        assert_int_equal(st, SL_OK);
+        far_end.n_came++;
+        pthread_cond_broadcast(&far_end.changed);
+    }
+    pthread_mutex_unlock(&far_end.lock);
+    free(piece);
+    return NULL;
+}
+
+static struct sl_setup_model model_of(uint32_t n_files, uint32_t n_pieces) {
+    struct sl_setup_model m = {.content = 1, .n_files = n_files};
+    for (uint32_t i = 0; i < n_files; i++)
+        m.files[i].size_bytes = m.files[i].header_bytes = (uint64_t)n_pieces * SL_PIECE_BYTES;
+    return m;
+}
+
+static void copy_of(const struct folder *dir, struct folder *out) {
+    char path[512];
+    path_in(dir, "0000000000000001", path);
+    assert_true(strlen(path) < sizeof out->path);
+    memcpy(out->path, path, strlen(path) + 1);
+}
+
+static void close_copy(struct folder *dir) {
+    struct folder copy;
+    copy_of(dir, &copy);
+    close_folder(&copy);
+    close_folder(dir);
+}
+
+/* Opens the copy and fetches all; n_all: how many pieces that must take. */
+static void fetch(const struct folder *dir, const struct sl_setup_model *m, uint32_t n_all) {
+    struct sl_err err = {""};
+    pthread_t link;
+    far_end.source = (struct sl_piece_source){ask, wanted};
+    far_end.n_asked = far_end.n_came = 0;
+    far_end.n_all = n_all;
+    assert_int_equal(sl_model_cache_open(dir->path, m, &far_end.cache, &err), SL_OK);
+    assert_int_equal(pthread_create(&link, NULL, link_main, NULL), 0);
+    enum sl_status st = sl_model_cache_headers(far_end.cache, &far_end.source, &err);
+    pthread_join(link, NULL);
+    if (st != SL_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(far_end.n_asked, n_all);
+    sl_model_cache_close(&far_end.cache);
+}
+
+static void test_slow_disk(void **state) {
+    (void)state;
+    const struct sl_setup_model m = model_of(1, PIECES_MOST);
+    struct folder dir;
+    open_folder(&dir);
+    fetch(&dir, &m, PIECES_MOST);
+    assert_false(far_end.late);
+    fetch(&dir, &m, 0); /* the list has all */
+    close_copy(&dir);
+}
+
+static void test_file_is_gone(void **state) {
+    (void)state;
+    const struct sl_setup_model m = model_of(2, 3);
+    struct folder dir, copy;
+    char path[512];
+    open_folder(&dir);
+    fetch(&dir, &m, 6);
+    copy_of(&dir, &copy);
+    path_in(&copy, "model-00002-of-00002.gguf", path);
+    assert_int_equal(unlink(path), 0);
+    fetch(&dir, &m, 3);
+    fetch(&dir, &m, 0);
+    assert_int_equal(truncate(path, SL_PIECE_BYTES), 0);
+    fetch(&dir, &m, 3);
+    close_copy(&dir);
+}
+
+int main(void) {
+    sl_cond_init(&far_end.changed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_slow_disk),
+        cmocka_unit_test(test_file_is_gone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
