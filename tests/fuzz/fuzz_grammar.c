@@ -1,5 +1,6 @@
-/* Grammars from strangers. The text up to a zero byte is compiled and followed: the bytes behind it
- * choose among the allowed tokens, and every set of tokens is compared with trying some alone. */
+/* Grammars from strangers. The text up to a zero byte is compiled, with a vocabulary where its
+ * length is odd, and followed: the bytes behind it choose among the allowed tokens, and every set
+ * of tokens is compared with trying some alone. */
 #include "tests/unit/server/fake_engine.c"
 
 #include "model/grammar/automaton.h"
@@ -69,7 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_automaton *a = NULL;
     struct sl_err err = {{0}};
     const uint32_t eog = FAKE_EOS;
-    if (sl_grammar_parse((const char *)data, len, &g, &err) != SL_OK) {
+    const struct sl_tokenizer *named = len % 2 ? &tok : NULL;
+    if (sl_grammar_parse_for(named, (const char *)data, len, "root", &g, &err) != SL_OK) {
         if (!err.text[0] || g)
             abort();
         return 0;
