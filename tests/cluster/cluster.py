@@ -283,15 +283,21 @@ class Server:
 
     def told(self):
         """What is made of each row of a prompt: vectors of texts, and how likely its tokens were."""
-        text = "a river and a stone " * 20
-        code, vectors = self.get("/v1/embeddings", {"input": [text, "a stone"], "encoding_format": "base64"})
-        vectors = [d["embedding"] for d in vectors["data"]] if code == 200 else f"{code}: {vectors}"
-        code, echo = self.get("/v1/completions", {"prompt": text, "echo": True, "logprobs": 2, "max_tokens": 3, "temperature": 0})
-        return vectors, echo["choices"][0]["logprobs"] if code == 200 else f"{code}: {echo}"
+        text, out = "a river and a stone " * 20, [None, None]
 
-    def running(self):
-        code, slots = self.get("/slots")
-        return sum(s.get("n_predicted", 0) > 8 for s in slots) if code == 200 else 0
+        def vectors():
+            code, body = self.get("/v1/embeddings", {"input": [text, "a stone"], "encoding_format": "base64"})
+            out[0] = [d["embedding"] for d in body["data"]] if code == 200 else f"{code}: {body}"
+
+        beside = threading.Thread(target=vectors)
+        beside.start()
+        code, echo = self.get("/v1/completions", {"prompt": text, "echo": True, "logprobs": 2, "max_tokens": 3, "temperature": 0})
+        out[1] = echo["choices"][0]["logprobs"] if code == 200 else f"{code}: {echo}"
+        beside.join()
+        return tuple(out)
+
+    def accepted(self):
+        return int(self.metrics()["sluice_requests_total"])
 
     def many(self, n, tokens):
         """Answers to n prompts at once, and beside them what told() gives."""
@@ -310,6 +316,16 @@ class Server:
         for each in threads:
             each.join()
         return answers
+
+    def begin(self, n, tokens):
+        """The same on a thread, and the list where the answers will be, once the server has all of these requests: one that
+        comes while a worker is lost is refused."""
+        answers, before, until = [], self.accepted(), time.monotonic() + LONG
+        clients = threading.Thread(target=lambda: answers.extend(self.many(n, tokens)))
+        clients.start()
+        while self.accepted() < before + n + 3 and clients.is_alive() and time.monotonic() < until:
+            time.sleep(0.002)
+        return clients, answers
 
     def end(self):
         if self.p.poll() is None:
@@ -477,14 +493,10 @@ def losses(t):
     first, second = Worker(t, t.model, t.socket()), Worker(t, t.model, t.socket())
     server = Server(t, first, second, options=["--worker-wait", "60"])
     for how, sig in (("killed", signal.SIGKILL), ("asked to end", signal.SIGTERM), ("stopped", signal.SIGSTOP)):
-        together = []
-        clients = threading.Thread(target=lambda: together.extend(server.many(4, 200)))
-        clients.start()
-        until = time.monotonic() + LONG
-        while server.running() == 0 and clients.is_alive() and time.monotonic() < until:
-            time.sleep(0.005)
+        clients, together = server.begin(4, 200)
         second.p.send_signal(sig)
-        while server.health()[0] == 200 and clients.is_alive() and time.monotonic() < until:
+        until = time.monotonic() + LONG
+        while server.health()[0] == 200 and time.monotonic() < until:
             time.sleep(0.02)
         code, health = server.health()
         if sig == signal.SIGSTOP:
@@ -554,12 +566,7 @@ def spares(t):
     server = Server(t, first, worker, options=["--worker-wait", "60", "--spare", f"{small.at},{spare.at}"])
     logs = ""
     for lost, comes in ((worker, None), (spare, worker)):
-        together = []
-        clients = threading.Thread(target=lambda: together.extend(server.many(4, 200)))
-        clients.start()
-        until = time.monotonic() + LONG
-        while server.running() == 0 and clients.is_alive() and time.monotonic() < until:
-            time.sleep(0.005)
+        clients, together = server.begin(4, 200)
         lost.p.send_signal(signal.SIGKILL)
         lost.p.wait(LONG)
         if comes:
@@ -568,7 +575,9 @@ def spares(t):
         clients.join()
         t.check(f"{'the spare' if comes else 'a worker'} is lost: the answers are those of one process", together == alone,
                 f"{server.text()[-1500:]} {alone} {together}")
-        place = f"the spare at {(comes or spare).at} has the place of {lost.at}"
+        place, until = f"the spare at {(comes or spare).at} has the place of {lost.at}", time.monotonic() + LONG
+        while place not in server.text() and time.monotonic() < until:
+            time.sleep(0.02)
         t.check("and the log says who is where", place in server.text() and f"{small.at} cannot take the place" in server.text(),
                 server.text()[-1500:])
     metrics = server.metrics()

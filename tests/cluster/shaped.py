@@ -9,7 +9,6 @@ import os
 import re
 import sys
 import tempfile
-import threading
 import time
 
 import cluster
@@ -65,12 +64,7 @@ def main():
                 m.set_loss(0)
             server = cluster.Server(t, *workers, options=["--worker-wait", "60"])
             for name, seconds in CUTS:
-                answers = []
-                clients = threading.Thread(target=lambda: answers.extend(server.many(4, 200)))
-                clients.start()
-                until = time.monotonic() + cluster.LONG
-                while server.running() == 0 and clients.is_alive() and time.monotonic() < until:
-                    time.sleep(0.005)
+                clients, answers = server.begin(4, 200)
                 machines[1].set_up(False)
                 time.sleep(seconds)
                 machines[1].set_up(True)
