@@ -15,7 +15,8 @@
 
 #define N_ROWS   32u /* 19 MB: more than a core's own caches hold */
 #define N_TOKENS 640u
-#define N_SEEN   64u
+#define N_SEEN   64u   /* tokens that penalties look back */
+#define N_DRY    8192u /* and DRY */
 
 static uint32_t n_vocab = 151936;
 static float *rows, *work, *maxima, *sums;
@@ -67,6 +68,7 @@ struct request {
     float temperature, top_p, typical_p, penalty;
     uint32_t top_k;
     bool logprobs;
+    float dry;
 };
 
 /* As the scheduler does it; microseconds a token. The sum of ids tells whether two are the same. */
@@ -75,20 +77,22 @@ static double run(const struct request *q, bool given, uint64_t *out_ids) {
     struct sl_sampling set = sl_sampling_default;
     struct sl_sampler sampler;
     struct sl_token top;
-    uint32_t history[N_SEEN];
+    static uint32_t history[N_DRY];
+    uint32_t n_history = q->dry > 0 ? N_DRY : N_SEEN;
     double total = 0;
     set.temperature = q->temperature;
     set.top_p = q->top_p;
     set.typical_p = q->typical_p;
     set.top_k = q->top_k;
     set.repeat_penalty = q->penalty;
+    set.dry.multiplier = q->dry;
     sl_sampler_init(&sampler, &set);
     float sums_at = sl_sampling_sums_at(&set, q->logprobs);
     sum_blocks(sums_at);
     if (sl_sampler_space_init(&space, n_vocab) != SL_OK)
         exit(1);
-    for (uint32_t i = 0; i < N_SEEN; i++)
-        history[i] = i * 1009 % n_vocab;
+    for (uint32_t i = 0; i < n_history; i++) /* which comes again after 64 tokens */
+        history[i] = i % N_SEEN * 1009 % n_vocab;
     *out_ids = 0;
     for (uint32_t i = 0; i < N_TOKENS; i++) {
         size_t row = i % N_ROWS;
@@ -103,7 +107,7 @@ static double run(const struct request *q, bool given, uint64_t *out_ids) {
         double start = now_us();
         if (q->logprobs)
             sl_top_logprobs(&space, x, known, sl_log_sum_exp(x, known, n_vocab), 5, &top);
-        if (sl_sampler_pick(&sampler, &space, x, known, history, N_SEEN, &id,
+        if (sl_sampler_pick(&sampler, &space, x, known, history, n_history, &id,
                             q->logprobs ? &logit : NULL) != SL_OK)
             exit(1);
         total += now_us() - start;
@@ -115,13 +119,14 @@ static double run(const struct request *q, bool given, uint64_t *out_ids) {
 
 int main(int argc, char **argv) {
     static const struct request requests[] = {
-        {"greedy", 0, 1, 1, 1, 0, false},
-        {"greedy, 64 tokens penalised", 0, 1, 1, 1.1f, 0, false},
-        {"greedy, top log-probabilities", 0, 1, 1, 1, 0, true},
-        {"temperature 0.7, top-k 40", 0.7f, 1, 1, 1, 40, false},
-        {"temperature 0.7, top-p 0.9", 0.7f, 0.9f, 1, 1, 0, false},
-        {"temperature 0.7, typical 0.9", 0.7f, 1, 0.9f, 1, 0, false},
-        {"temperature 1", 1, 1, 1, 1, 0, false},
+        {"greedy", 0, 1, 1, 1, 0, false, 0},
+        {"greedy, 64 tokens penalised", 0, 1, 1, 1.1f, 0, false, 0},
+        {"greedy, top log-probabilities", 0, 1, 1, 1, 0, true, 0},
+        {"temperature 0.7, top-k 40", 0.7f, 1, 1, 1, 40, false, 0},
+        {"temperature 0.7, top-p 0.9", 0.7f, 0.9f, 1, 1, 0, false, 0},
+        {"temperature 0.7, typical 0.9", 0.7f, 1, 0.9f, 1, 0, false, 0},
+        {"temperature 1", 1, 1, 1, 1, 0, false, 0},
+        {"greedy, DRY over 8192 tokens", 0, 1, 1, 1, 0, false, 0.8f},
     };
     if (argc > 1)
         n_vocab = (uint32_t)strtoul(argv[1], NULL, 10);

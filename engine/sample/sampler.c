@@ -13,6 +13,7 @@ const struct sl_sampling sl_sampling_default = {
     .typical_p = 1,
     .repeat_penalty = 1,
     .repeat_last_n = 64,
+    .dry = {.base = 1.75f, .allowed_length = 2, .last_n = UINT32_MAX},
 };
 
 #define BLOCK SL_VOCAB_BLOCK
@@ -30,10 +31,12 @@ enum sl_status sl_sampler_space_init(struct sl_sampler_space *space, uint32_t n_
     space->id = malloc(n_vocab * sizeof *space->id);
     space->order = malloc(n_vocab * sizeof *space->order);
     space->count = calloc(n_vocab, sizeof *space->count);
+    space->matches = malloc(SL_DRY_MAX_LENGTH * sizeof *space->matches);
     space->bucket_n = malloc(SL_SAMPLER_BUCKETS * sizeof *space->bucket_n);
     space->bucket_mass = malloc(SL_SAMPLER_BUCKETS * sizeof *space->bucket_mass);
     if (space->key && space->mass && space->spare && space->block_max && space->block_sum &&
-        space->id && space->order && space->count && space->bucket_n && space->bucket_mass)
+        space->id && space->order && space->count && space->matches && space->bucket_n &&
+        space->bucket_mass)
         return SL_OK;
     sl_sampler_space_release(space);
     return SL_ERR_NOMEM;
@@ -48,6 +51,7 @@ void sl_sampler_space_release(struct sl_sampler_space *space) {
     free(space->id);
     free(space->order);
     free(space->count);
+    free(space->matches);
     free(space->bucket_n);
     free(space->bucket_mass);
     memset(space, 0, sizeof *space);
@@ -55,7 +59,7 @@ void sl_sampler_space_release(struct sl_sampler_space *space) {
 
 uint64_t sl_sampler_space_bytes(uint32_t n_vocab) {
     return (uint64_t)n_vocab * 6 * 4 + SL_VOCAB_BLOCKS(n_vocab) * (uint64_t)8 +
-           SL_SAMPLER_BUCKETS * (4 + 8);
+           SL_DRY_MAX_LENGTH * 4 + SL_SAMPLER_BUCKETS * (4 + 8);
 }
 
 enum sl_status sl_sampling_check(const struct sl_sampling *s, uint32_t n_vocab,
@@ -80,6 +84,8 @@ enum sl_status sl_sampling_check(const struct sl_sampling *s, uint32_t n_vocab,
         return sl_fail(err, SL_ERR_INVALID, "presence_penalty must be a finite number");
     if (!isfinite(s->frequency_penalty))
         return sl_fail(err, SL_ERR_INVALID, "frequency_penalty must be a finite number");
+    if (sl_dry_check(&s->dry, err) != SL_OK)
+        return SL_ERR_INVALID;
     for (uint32_t i = 0; i < s->n_logit_bias; i++) {
         if (s->logit_bias[i].token >= n_vocab)
             return sl_fail(err, SL_ERR_INVALID,
@@ -458,20 +464,44 @@ static void apply_penalties(const struct sl_sampling *s, struct sl_sampler_space
     }
 }
 
-/* Bias, tokens held back, penalties. Returns whether the space has the blocks' maxima afterwards:
- * not of many changes, where looking at all logits once is less, and not when a constraint follows,
- * whose changes are anywhere. */
-static bool change_logits(const struct sl_sampling *s, uint32_t n_held_back,
+/* What sl_dry_find() has left in the space. */
+static void apply_dry(struct sl_sampler_space *sp, float *logits, bool known, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        logits[sp->order[i]] -= sp->key[i];
+        if (known)
+            renew_block(sp, logits, sp->order[i]);
+    }
+}
+
+/* How many logits each step changes. */
+struct changes {
+    uint32_t n_held, n_seen, n_dry;
+};
+
+/* DRY's are found, and stay in the space's order and key. */
+static struct changes find_changes(const struct sl_sampler *s, struct sl_sampler_space *sp,
+                                   const uint32_t *history, uint32_t n_history) {
+    uint32_t n_dry = sl_dry_is_on(&s->set.dry)
+                         ? sl_dry_find(&s->set.dry, history, n_history, sp->matches, sp->count,
+                                       sp->order, sp->key)
+                         : 0;
+    return (struct changes){n_held(s), n_penalised(&s->set, n_history), n_dry};
+}
+
+/* Bias, tokens held back, penalties, DRY. Returns whether the space has the blocks' maxima
+ * afterwards: not of many changes, where looking at all logits once is less, and not when a
+ * constraint follows, whose changes are anywhere. */
+static bool change_logits(const struct sl_sampling *s, struct changes c,
                           struct sl_sampler_space *sp, float *logits,
                           const struct sl_vocab_blocks *blocks, const uint32_t *history,
                           uint32_t n_history) {
-    uint32_t n_seen = n_penalised(s, n_history);
-    uint64_t n_changes = (uint64_t)s->n_logit_bias + n_held_back + n_seen;
+    uint64_t n_changes = (uint64_t)s->n_logit_bias + c.n_held + c.n_seen + c.n_dry;
     bool known = !s->constraint && n_changes <= SL_VOCAB_BLOCKS(sp->n_vocab) / CHANGES_PART;
     known = take_blocks(sp, known ? blocks : NULL);
     apply_bias(s, sp, logits, known);
-    apply_held(s, sp, logits, known, n_held_back);
-    apply_penalties(s, sp, logits, known, history + (n_history - n_seen), n_seen);
+    apply_held(s, sp, logits, known, c.n_held);
+    apply_penalties(s, sp, logits, known, history + (n_history - c.n_seen), c.n_seen);
+    apply_dry(sp, logits, known, c.n_dry);
     return known;
 }
 
@@ -487,7 +517,7 @@ static uint32_t first_block(const float *block_max, float max) {
 
 bool sl_sampling_is_largest(const struct sl_sampling *s) {
     return s->temperature == 0 && !s->constraint && !s->n_logit_bias && !s->min_tokens &&
-           !n_penalised(s, UINT32_MAX);
+           !n_penalised(s, UINT32_MAX) && !sl_dry_is_on(&s->dry);
 }
 
 enum sl_status sl_sampler_largest(struct sl_sampler_space *space,
@@ -539,11 +569,11 @@ enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *sp
                                const struct sl_vocab_blocks *blocks, const uint32_t *history,
                                uint32_t n_history, uint32_t *out_id, float *out_logit) {
     struct sl_constraint *bound = s->set.constraint;
-    uint32_t held = n_held(s);
-    bool changes = bound || s->set.n_logit_bias || held || n_penalised(&s->set, n_history);
+    struct changes c = find_changes(s, space, history, n_history);
+    bool changes = bound || s->set.n_logit_bias || c.n_held || c.n_seen || c.n_dry;
     if (changes && out_logit)
         memcpy(space->spare, logits, space->n_vocab * sizeof *logits);
-    bool known = change_logits(&s->set, held, space, logits, blocks, history, n_history);
+    bool known = change_logits(&s->set, c, space, logits, blocks, history, n_history);
     enum sl_status st = bound ? bound->mask(bound, logits, space->n_vocab) : SL_OK;
     if (st == SL_OK)
         st = pick(s, space, logits, changes ? logits : space->spare, known, out_id);

@@ -1,10 +1,10 @@
 /* From logits to a token.
  *
  * The order is fixed: logit bias, tokens held back (min_tokens), penalties (repeat, then frequency
- * and presence), the constraint, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, one
- * draw. Filters see the distribution at temperature 1; each works on what the one before left,
- * renormalised, and leaves at least one candidate. Ties go to the lower id. Temperature 0 takes the
- * largest logit after bias and penalties, whatever the filters.
+ * and presence), DRY (dry.h), the constraint, top-n-sigma, top-k, typical, top-p, min-p, XTC,
+ * temperature, one draw. Filters see the distribution at temperature 1; each works on what the one
+ * before left, renormalised, and leaves at least one candidate. Ties go to the lower id.
+ * Temperature 0 takes the largest logit after bias and penalties, whatever the filters.
  *
  * Top-n-sigma keeps the logits that are at most so many standard deviations below the largest;
  * forbidden tokens count in neither. XTC, at a token with its probability, drops all candidates at
@@ -18,11 +18,12 @@
  * Every random number is one sl_rng_unit per token, or with XTC two: the same seed reproduces the
  * answer. source: top-k Fan et al. 2018; top-p Holtzman et al. 2019; typical Meister et al. 2022;
  * min-p Nguyen et al. 2024; top-n-sigma Tang et al. 2024; XTC: p-e-w, text-generation-webui 2024;
- * repeat penalty CTRL, Keskar et al. 2019. */
+ * DRY: see dry.h; repeat penalty CTRL, Keskar et al. 2019. */
 #ifndef SL_ENGINE_SAMPLER_H
 #define SL_ENGINE_SAMPLER_H
 
 #include "common/rng.h"
+#include "engine/sample/dry.h"
 #include "engine/types/request.h"
 #include "engine/sample/vocab_pass.h"
 
@@ -37,6 +38,7 @@ struct sl_sampler_space {
     float *block_sum;     /* the same, of exponentials at the inverse temperature */
     float sums_at;        /* that inverse temperature; 0: block_sum is not known */
     uint32_t *count;      /* [n_vocab], all 0 between calls */
+    uint32_t *matches;    /* [SL_DRY_MAX_LENGTH] for DRY */
     uint32_t *bucket_n;   /* [SL_SAMPLER_BUCKETS] */
     double *bucket_mass;  /* [SL_SAMPLER_BUCKETS] */
 };
@@ -60,9 +62,9 @@ void sl_sampler_init(struct sl_sampler *s, const struct sl_sampling *set);
 
 /* Picks a token. logits [n_vocab] are changed if there is a bias, a penalty or a constraint, and
  * otherwise only read. blocks: what is known of their blocks; NULL: nothing. history: the session's
- * tokens so far, prompt included, for the penalties. out_logit: the token's original logit; NULL:
- * not wanted. SL_ERR_INVALID: the logits hold NaN or +infinity, or all tokens are forbidden, or the
- * maxima do not match them. A constraint's error is passed on; on return it has accepted the
+ * tokens so far, prompt included, for the penalties and DRY. out_logit: the token's original logit;
+ * NULL: not wanted. SL_ERR_INVALID: the logits hold NaN or +infinity, or all tokens are forbidden,
+ * or the maxima do not match them. A constraint's error is passed on; on return it has accepted the
  * token. */
 enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
                                const struct sl_vocab_blocks *blocks, const uint32_t *history,

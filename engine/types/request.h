@@ -17,6 +17,30 @@ struct sl_constraint {
     struct sl_err err; /* why one of them failed; the request fails with it */
 };
 
+/* Texts that end a repetition for DRY (engine/sample/dry.h). */
+#define SL_DRY_MAX_BREAKERS      32u
+#define SL_DRY_MAX_BREAKER_BYTES 64u
+struct sl_dry_breakers {
+    /* A token's text, as the bytes that the vocabulary has for it; called on the scheduler thread:
+     * must not block. */
+    const char *(*text)(const void *ctx, uint32_t token, uint32_t *out_len);
+    const void *ctx;
+    uint32_t n;
+    struct {
+        char bytes[SL_DRY_MAX_BREAKER_BYTES];
+        uint32_t len; /* at least 1 */
+    } breaker[SL_DRY_MAX_BREAKERS];
+};
+
+#define SL_DRY_MAX_LENGTH 4096u /* of a repetition; longer ones count as this long */
+struct sl_dry {
+    float multiplier;        /* 0 = off */
+    float base;              /* from 1 */
+    uint32_t allowed_length; /* at most SL_DRY_MAX_LENGTH */
+    uint32_t last_n; /* how many tokens back it looks, prompt included; 0 = off, UINT32_MAX = all */
+    const struct sl_dry_breakers *breakers; /* NULL = none; borrowed until finish */
+};
+
 struct sl_sampling {
     float temperature;                    /* 0 = greedy */
     float top_p, min_p, typical_p;        /* 1, 0, 1 = off */
@@ -27,8 +51,9 @@ struct sl_sampling {
     uint32_t repeat_last_n; /* how many tokens back the three penalties look, prompt included;
                                UINT32_MAX = all */
     float presence_penalty, frequency_penalty; /* 0 = off */
-    uint64_t seed;                             /* the same seed reproduces the answer */
-    struct sl_constraint *constraint;          /* NULL = none; borrowed until finish */
+    struct sl_dry dry;
+    uint64_t seed;                    /* the same seed reproduces the answer */
+    struct sl_constraint *constraint; /* NULL = none; borrowed until finish */
     uint32_t min_tokens; /* none of `held` is chosen before so many tokens have been; 0 = off */
     uint32_t n_held;
     const uint32_t *held; /* borrowed until finish */
@@ -38,7 +63,7 @@ struct sl_sampling {
         float bias; /* added to the logit; -INFINITY forbids */
     } * logit_bias; /* borrowed until finish */
 };
-/* temperature 1, everything else off. */
+/* temperature 1, everything else off; what is off has the settings that it is usually used with. */
 extern const struct sl_sampling sl_sampling_default;
 
 #define SL_MAX_TOP_LOGPROBS 20u

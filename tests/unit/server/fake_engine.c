@@ -228,7 +228,12 @@ void sl_detok_release(struct sl_detok *d) {
 /* ------------------------------------------------------------------------------------- engine */
 
 const struct sl_sampling sl_sampling_default = {
-    .temperature = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1, .repeat_last_n = 64};
+    .temperature = 1,
+    .top_p = 1,
+    .typical_p = 1,
+    .repeat_penalty = 1,
+    .repeat_last_n = 64,
+    .dry = {.base = 1.75f, .allowed_length = 2, .last_n = UINT32_MAX}};
 
 struct fake_session {
     struct sl_gen_request *req;
