@@ -52,21 +52,44 @@ static void put_number(struct sl_buf *b, const char *name, float value) {
     sl_buf_json_number(b, (double)value);
 }
 
+/* -1: all. */
+static void put_window(struct sl_buf *b, const char *name, uint32_t n) {
+    sl_buf_printf(b, ",\"%s\":%lld", name, n == UINT32_MAX ? -1 : (long long)n);
+}
+
+static void put_dry(struct sl_buf *b, const struct sl_dry *d) {
+    put_number(b, "dry_multiplier", d->multiplier);
+    put_number(b, "dry_base", d->base);
+    sl_buf_printf(b, ",\"dry_allowed_length\":%u", d->allowed_length);
+    put_window(b, "dry_penalty_last_n", d->last_n);
+    sl_buf_puts(b, ",\"dry_sequence_breakers\":[");
+    for (uint32_t i = 0; d->breakers && i < d->breakers->n; i++) {
+        sl_buf_puts(b, i ? "," : "");
+        sl_buf_json(b, d->breakers->breaker[i].bytes, d->breakers->breaker[i].len);
+    }
+    sl_buf_puts(b, "]");
+}
+
 static void put_settings(struct sl_buf *b, const struct sl_gen *g) {
     const struct sl_gen_params *p = &g->params;
     const struct sl_sampling *s = &p->sampling;
     long long n_predict = p->prompt_only ? 0 : p->max_tokens ? (long long)p->max_tokens : -1;
     sl_buf_printf(b,
                   ",\"generation_settings\":{\"n_predict\":%lld,\"max_tokens\":%lld,"
-                  "\"seed\":%lld,\"top_k\":%u,\"repeat_last_n\":%u",
-                  n_predict, n_predict, (long long)s->seed, s->top_k, s->repeat_last_n);
+                  "\"seed\":%lld,\"top_k\":%u,\"min_tokens\":%u",
+                  n_predict, n_predict, (long long)s->seed, s->top_k, s->min_tokens);
+    put_window(b, "repeat_last_n", s->repeat_last_n);
     put_number(b, "temperature", s->temperature);
     put_number(b, "top_p", s->top_p);
     put_number(b, "min_p", s->min_p);
     put_number(b, "typical_p", s->typical_p);
+    put_number(b, "top_n_sigma", s->top_n_sigma);
+    put_number(b, "xtc_probability", s->xtc_probability);
+    put_number(b, "xtc_threshold", s->xtc_threshold);
     put_number(b, "repeat_penalty", s->repeat_penalty);
     put_number(b, "presence_penalty", s->presence_penalty);
     put_number(b, "frequency_penalty", s->frequency_penalty);
+    put_dry(b, &s->dry);
     sl_buf_printf(b, ",\"n_probs\":%u,\"ignore_eos\":%s,\"stream\":%s,\"stop\":[",
                   p->n_top_logprobs, p->ignore_eos ? "true" : "false",
                   p->stream ? "true" : "false");

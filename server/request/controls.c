@@ -1,5 +1,8 @@
 #include "server/request/controls.h"
 
+#include "server/request/dry.h"
+#include "server/request/samplers.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,10 +191,10 @@ static bool is_off(const json_t *v) {
 }
 
 /* Ignoring one of these would give another distribution than the one asked for. Their other
- * settings (mirostat_tau, dry_base) change nothing while they are off. */
+ * settings (mirostat_tau) change nothing while they are off. */
 static bool refuse(const json_t *body, struct sl_http_error *e) {
-    static const char *const not_here[] = {"mirostat", "dynatemp_range", "dry_multiplier",
-                                           "samplers", "length_penalty", "use_beam_search"};
+    static const char *const not_here[] = {"mirostat", "dynatemp_range", "length_penalty",
+                                           "use_beam_search"};
     for (size_t i = 0; i < COUNTOF(not_here); i++) {
         const json_t *v = json_object_get(body, not_here[i]);
         bool one = strcmp(not_here[i], "length_penalty") == 0 && json_is_number(v) &&
@@ -207,5 +210,7 @@ bool sl_controls_read(const json_t *body, const struct sl_tokenizer *tok, struct
     uint32_t n_vocab = sl_tokenizer_n_vocab(tok);
     struct biases b = {.p = p, .tok = tok, .n_vocab = n_vocab, .e = e};
     return read_logit_bias(body, &b) && read_stop_ids(body, n_vocab, p, e) &&
-           read_reasoning_format(body, p, e) && read_budget(body, p, e) && refuse(body, e);
+           read_reasoning_format(body, p, e) && read_budget(body, p, e) &&
+           sl_dry_read(body, tok, p, e) && sl_samplers_read(body, &p->sampling, e) &&
+           refuse(body, e);
 }

@@ -6,8 +6,8 @@
 
 #define SL_MAX_STOP_IDS 256u
 
-/* Reads logit_bias, stop_token_ids and reasoning_format, and refuses what this server does not do
- * where a request turns it on. False: e names the field. */
+/* Reads logit_bias, stop_token_ids, reasoning_format, budgets, DRY's fields and samplers, and
+ * refuses what this server does not do where a request turns it on. False: e names the field. */
 bool sl_controls_read(const json_t *body, const struct sl_tokenizer *tok, struct sl_gen_params *p,
                       struct sl_http_error *e);
 

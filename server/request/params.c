@@ -37,6 +37,10 @@ static const struct sl_field shared_fields[] = {
     {"typical_p", SL_FIELD_F32, P(sampling.typical_p), 0, 1},
     {"xtc_probability", SL_FIELD_F32, P(sampling.xtc_probability), 0, 1},
     {"xtc_threshold", SL_FIELD_F32, P(sampling.xtc_threshold), 0, 1},
+    {"dry_multiplier", SL_FIELD_F32, P(sampling.dry.multiplier), 0, 100},
+    {"dry_base", SL_FIELD_F32, P(sampling.dry.base), 1, 100},
+    {"dry_allowed_length", SL_FIELD_U32, P(sampling.dry.allowed_length), 0, SL_DRY_MAX_LENGTH},
+    {"dry_penalty_last_n", SL_FIELD_U32, P(sampling.dry.last_n), -1, INT32_MAX},
     {"top_n_sigma", SL_FIELD_F32, P(sampling.top_n_sigma), -1, 1e6},
     {"top_k", SL_FIELD_U32, P(sampling.top_k), -1, INT32_MAX},
     {"presence_penalty", SL_FIELD_F32, P(sampling.presence_penalty), -2, 2},
@@ -244,6 +248,7 @@ void sl_request_about_release(struct sl_request_about *a) {
 
 void sl_params_release(struct sl_gen_params *p) {
     free(p->bias);
+    free(p->breakers);
     free(p->stop_ids);
     sl_ids_release(&p->budget.close);
     sl_stop_set_release(&p->stop);

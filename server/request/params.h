@@ -45,6 +45,7 @@ struct sl_gen_params {
     bool prompt_logprobs;              /* also of the prompt, which is echoed */
     struct sl_sampling sampling;       /* logit_bias points to bias */
     struct sl_logit_bias *bias;        /* owned */
+    struct sl_dry_breakers *breakers;  /* owned; sampling.dry's, NULL = none */
     struct sl_stop_set stop;           /* owned */
     uint32_t n_own_stop;               /* how many of them are the request's: the first */
     struct sl_grammar *grammar;        /* owned; NULL = any text */

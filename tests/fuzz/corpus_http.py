@@ -36,6 +36,7 @@ corpus = {
     'http10': get(b'/health', version=b'HTTP/1.0'), 'http2': b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
     'chat': whole, 'pieces': PAUSE.join([whole[:3], whole[3:50], whole[50:100], whole[100:]]), 'cut': whole[:-10],
     'stream': post(CHAT, {'messages': user, 'stream': True, 'stream_options': {'include_usage': True}, 'logprobs': True, 'top_logprobs': 2}),
+    'dry': post(COMP, {'prompt': [97, 98, 97, 98, 97], 'n': 2, 'dry_multiplier': 0.8, 'dry_base': 1.75, 'dry_allowed_length': 1, 'dry_penalty_last_n': -1, 'dry_sequence_breakers': ['\n', 'ab', 'cde'], 'samplers': ['penalties', 'dry', 'top_k', 'temperature']}),
     'several': post(COMP, {'prompt': ['a', [98, 99]], 'n': 3, 'stop': ['x', 'yz'], 'echo': True, 'logit_bias': {'97': -100}}),
     'responses': post('/v1/responses', {'input': 'hi', 'instructions': 'be', 'stream': True, 'max_output_tokens': 9}),
     'messages': post('/v1/messages', {'model': 'm', 'max_tokens': 9, 'messages': user, 'system': 's', 'stream': True}, b'anthropic-version: 2023-06-01\r\n'),

@@ -23,7 +23,8 @@ const off = (v) => v === 0 || v === false || v === '' || (Array.isArray(v) && v.
 const sampling = {
   stream: is.bool, temperature: is.number(0, 2), top_p: is.number(0, 1), top_k: is.int(-1), min_p: is.number(0, 1), typical_p: is.number(0, 1), seed: (v) => Number.isInteger(v) && Math.abs(v) < 2 ** 63,
   presence_penalty: is.number(-2, 2), frequency_penalty: is.number(-2, 2), repeat_penalty: is.number(0.01, 100), repeat_last_n: is.int(-1), max_tokens: is.int(-1), n_predict: is.int(-1), min_tokens: is.int(0), timings_per_token: is.bool, return_progress: is.bool,
-  stop_token_ids: (v) => Array.isArray(v), reasoning_format: is.nothing, reasoning_budget: is.int(-1), mirostat: off, dynatemp_range: off, samplers: (v) => off(v) || v === '' || (Array.isArray(v) && v.length === 0),
+  stop_token_ids: (v) => Array.isArray(v), reasoning_format: is.nothing, reasoning_budget: is.int(-1), mirostat: off, dynatemp_range: off, samplers: is.array,
+  dry_multiplier: is.number(0, 100), dry_base: is.number(1, 100), dry_allowed_length: is.int(0, 4096), dry_penalty_last_n: is.int(-1), dry_sequence_breakers: is.array,
   stop: (v) => (typeof v === 'string' && v !== '') || (Array.isArray(v) && v.length === 0), logit_bias: (v) => typeof v === 'object' && !(Array.isArray(v) && v.length), n: is.int(1, 128), ignore_eos: is.bool, cache_prompt: is.bool,
   timeout_s: is.number(0.001, 86400), user: is.string, metadata: is.object, service_tier: is.string, store: is.bool, response_format: is.nothing, grammar: (v) => v === '', stream_options: is.nothing,
   safety_identifier: is.string, prompt_cache_key: is.string,
@@ -160,11 +161,87 @@ it('takes logit_bias as pairs of ids or texts', async () => {
 });
 
 it('refuses samplers that it does not have, unless they are off', async () => {
-  await native({ mirostat: 0, mirostat_tau: 5, mirostat_eta: 0.1, dynatemp_range: 0, dynatemp_exponent: 1, samplers: [] });
-  for (const extra of [{ mirostat: 1 }, { dynatemp_range: 0.5 }, { samplers: ['top_k'] }]) {
+  await native({ mirostat: 0, mirostat_tau: 5, mirostat_eta: 0.1, dynatemp_range: 0, dynatemp_exponent: 1 });
+  for (const extra of [{ mirostat: 1 }, { dynatemp_range: 0.5 }]) {
     const { status, text } = await ask('/completion', { prompt: 'x', ...extra });
     assert.equal(status, 400);
     assert.ok(names(JSON.parse(text).error.message, Object.keys(extra)[0]), text);
+  }
+});
+
+it('applies the samplers that the list names, in its own order', async () => {
+  const usual = ['penalties', 'dry', 'top_n_sigma', 'top_k', 'typ_p', 'top_p', 'min_p', 'xtc', 'temperature'];
+  const set = { temperature: 0.7, top_k: 3, top_p: 0.9, min_p: 0.05, repeat_penalty: 1.3, dry_multiplier: 1, seed: 11, n_predict: 32, ignore_eos: true };
+  const all = await native(set);
+  assert.deepEqual((await native({ ...set, samplers: usual })).tokens, all.tokens);
+  // Where a step is off, its place makes no difference; one that is not named is off.
+  assert.deepEqual((await native({ ...set, samplers: ['xtc', 'top_n_sigma', ...usual.filter((s) => s !== 'xtc' && s !== 'top_n_sigma' && s !== 'typ_p')] })).tokens, all.tokens);
+  const without = async (step, off) => assert.deepEqual((await native({ ...set, samplers: usual.filter((s) => s !== step) })).tokens, (await native({ ...set, ...off })).tokens, step);
+  await without('dry', { dry_multiplier: 0 });
+  await without('penalties', { repeat_penalty: 1 });
+  await without('top_k', { top_k: 0 });
+  await without('top_p', { top_p: 1 });
+  await without('min_p', { min_p: 0 });
+  await without('temperature', { temperature: 1 });
+  assert.deepEqual((await native({ ...set, samplers: [] })).tokens, (await native({ seed: 11, n_predict: 32, ignore_eos: true, temperature: 1 })).tokens);
+  assert.notDeepEqual((await native({ ...set, samplers: ['temperature'] })).tokens, all.tokens);
+  for (const [samplers, word] of [[['top_k', 'nonsense'], '[1]'], [['temperature', 'top_k'], "'top_k' behind 'temperature'"], [[5], '[0]'], ['kt', 'a string'], [Array(65).fill('dry'), '64']]) {
+    const { status, text } = await ask('/completion', { prompt: 'x', ...set, samplers });
+    const { error } = JSON.parse(text);
+    assert.ok(status === 400 && error.param === 'samplers' && error.message.includes(word), text);
+  }
+});
+
+// At temperature 0 the demo model goes on with one token for ever, or with a few in turn.
+const dull = { prompt: 'one two one two one two one two', n_predict: 48, ignore_eos: true };
+const longestRun = (tokens) => Math.max(...tokens.map((id, i) => { let n = 1; while (tokens[i + n] === id) n++; return n; }));
+// The longest run of tokens that stands twice in the list, which may overlap.
+const longestRepeat = (t) => {
+  let best = 0;
+  for (let i = 0; i < t.length; i++) for (let j = i + 1; j < t.length; j++) { let n = 0; while (j + n < t.length && t[i + n] === t[j + n]) n++; best = Math.max(best, n); }
+  return best;
+};
+
+it('stops repeating where DRY is asked for', async () => {
+  const plain = await native(dull);
+  assert.ok(longestRun(plain.tokens) > 20, JSON.stringify(plain.tokens));
+  const dry = await native({ ...dull, dry_multiplier: 5 });
+  assert.ok(longestRepeat(dry.tokens) < 10 && longestRepeat(dry.tokens) < longestRepeat(plain.tokens) / 2, JSON.stringify(dry.tokens));
+  const { dry_multiplier, dry_base, dry_allowed_length, dry_penalty_last_n, dry_sequence_breakers } = dry.generation_settings;
+  assert.deepEqual({ dry_multiplier, dry_base, dry_allowed_length, dry_penalty_last_n, dry_sequence_breakers }, { dry_multiplier: 5, dry_base: 1.75, dry_allowed_length: 2, dry_penalty_last_n: -1, dry_sequence_breakers: ['\n', ':', '"', '*'] });
+  // Nothing may stand twice in a row, and nothing may be said again: a limit of 1 with a large factor.
+  const strict = await native({ ...dull, dry_multiplier: 100, dry_allowed_length: 1 });
+  assert.ok(longestRepeat(strict.tokens) <= 1, JSON.stringify(strict.tokens));
+  for (const off of [{ dry_multiplier: 0, dry_base: 3 }, { dry_multiplier: 5, dry_penalty_last_n: 0 }, { dry_multiplier: 5, dry_allowed_length: 4096 }, { dry_base: 2, dry_sequence_breakers: [] }])
+    assert.deepEqual((await native({ ...dull, ...off })).tokens, plain.tokens, JSON.stringify(off));
+  // The token that repeats, as a breaker: no sequence is longer than it.
+  const { content } = JSON.parse((await ask('/detokenize', { tokens: [plain.tokens[0]] })).text);
+  const broken = await native({ ...dull, dry_multiplier: 5, dry_sequence_breakers: [content] });
+  const run = plain.tokens.findIndex((id) => id !== plain.tokens[0]);
+  assert.deepEqual(broken.tokens.slice(0, run), plain.tokens.slice(0, run));
+});
+
+it('takes DRY with ids, several choices, streams, a grammar and the other penalties, and always alike', async () => {
+  const dry = { dry_multiplier: 5, dry_allowed_length: 2 };
+  const ids = JSON.parse((await ask('/tokenize', { content: dull.prompt, add_special: true })).text).tokens;
+  const once = await native({ ...dull, ...dry });
+  assert.deepEqual((await native({ ...dull, ...dry, prompt: ids })).tokens, once.tokens);
+  const many = JSON.parse((await ask('/v1/completions', { prompt: ids, max_tokens: 48, ignore_eos: true, temperature: 0, n: 3, ...dry })).text);
+  assert.equal(many.choices.length, 3);
+  for (const c of many.choices) assert.equal(c.text, once.content);
+  const stream = (await ask('/completion', { ...dull, ...dry, temperature: 0, stream: true })).text;
+  assert.equal(stream.split('\n').filter((l) => l.startsWith('data: ')).map((l) => JSON.parse(l.slice(6)).content).join(''), once.content);
+  const both = await Promise.all([1, 2, 3].map(() => native({ ...dull, ...dry, repeat_penalty: 1.1, logit_bias: [['q', 1]], temperature: 0.8, seed: 5 })));
+  for (const b of both) assert.deepEqual(b.tokens, both[0].tokens);
+  const bound = await native({ prompt: 'ab', n_predict: 60, grammar: 'root ::= "abababababababab"', dry_multiplier: 100, dry_allowed_length: 0 });
+  assert.equal(bound.content, 'abababababababab');
+});
+
+it('says what is wrong with breakers', async () => {
+  for (const [dry_sequence_breakers, word] of [['\n', 'an array of strings, not a string'], [['a', 5], '[1]'], [['a', ''], '[1]'], [['x'.repeat(65)], '64'], [Array(33).fill('a'), '32']]) {
+    const { status, text } = await ask('/v1/chat/completions', { messages: [{ role: 'user', content: 'x' }], dry_sequence_breakers });
+    const { error } = JSON.parse(text);
+    assert.ok(status === 400 && error.param === 'dry_sequence_breakers' && error.message.includes(word), text);
   }
 });
 

@@ -261,7 +261,7 @@ static bool read(const char *body, enum sl_api api, struct sl_gen_params *p,
         fail_msg("%s: %s", body, je.text);
     *p = (struct sl_gen_params){0};
     *e = (struct sl_http_error){0};
-    struct sl_tokenizer tok;
+    static struct sl_tokenizer tok; /* DRY keeps it */
     fake_tokenizer_init(&tok);
     bool ok = sl_params_read(v, api, &tok, p, e);
     json_decref(v);
@@ -346,11 +346,19 @@ static void test_each_bad_field(void **state) {
         {"{\"mirostat\":2}", "mirostat"},
         {"{\"return_progress\":1}", "return_progress"},
         {"{\"dynatemp_range\":0.5}", "dynatemp_range"},
-        {"{\"dry_multiplier\":0.8}", "dry_multiplier"},
+        {"{\"dry_multiplier\":-0.8}", "dry_multiplier"},
+        {"{\"dry_multiplier\":1e9}", "dry_multiplier"},
+        {"{\"dry_base\":0.5}", "dry_base"},
+        {"{\"dry_allowed_length\":4097}", "dry_allowed_length"},
+        {"{\"dry_penalty_last_n\":-2}", "dry_penalty_last_n"},
+        {"{\"dry_sequence_breakers\":{}}", "dry_sequence_breakers"},
+        {"{\"dry_multiplier\":1,\"dry_sequence_breakers\":[\"a\",\"\"]}", "dry_sequence_breakers"},
         {"{\"xtc_probability\":1.5}", "xtc_probability"},
         {"{\"xtc_threshold\":-1}", "xtc_threshold"},
         {"{\"top_n_sigma\":\"a\"}", "top_n_sigma"},
-        {"{\"samplers\":[\"top_k\"]}", "samplers"},
+        {"{\"samplers\":[\"infill\"]}", "samplers"},
+        {"{\"samplers\":\"kt\"}", "samplers"},
+        {"{\"top_k\":5,\"top_p\":0.5,\"samplers\":[\"top_p\",\"top_k\"]}", "samplers"},
         {"{\"max_tokens\":\"5\"}", "max_tokens"},
         {"{\"max_completion_tokens\":true}", "max_completion_tokens"},
         {"{\"temperature\":\"hot\"}", "temperature"},
@@ -433,14 +441,24 @@ static void test_controls(void **state) {
     assert_true(read("{\"n_predict\":9,\"min_tokens\":3,\"stop_token_ids\":[4,5],"
                      "\"timings_per_token\":true,\"reasoning_format\":\"none\",\"mirostat\":0,"
                      "\"mirostat_tau\":5,\"top_n_sigma\":-1,\"xtc_threshold\":0.2,\"xtc_"
-                     "probability\":0.5,\"samplers\":[],"
-                     "\"dry_base\":1.75,"
+                     "probability\":0.5,\"samplers\":[\"dry\",\"xtc\"],\"top_k\":5,"
+                     "\"dry_multiplier\":0.5,\"dry_base\":1.25,\"dry_allowed_length\":3,"
+                     "\"dry_penalty_last_n\":-1,\"dry_sequence_breakers\":[\"ab\",\"c\"],"
                      "\"logit_bias\":[[7,false],[\"ab\",2],[8,-100]]}",
                      SL_API_CHAT, &p, &e));
     assert_int_equal(p.max_tokens, 9);
     assert_int_equal(p.sampling.min_tokens, 3);
     assert_true(p.sampling.top_n_sigma == 0 && p.sampling.xtc_threshold == 0.2f &&
                 p.sampling.xtc_probability == 0.5f);
+    assert_int_equal(p.sampling.top_k, 0); /* not in the list */
+    const struct sl_dry *d = &p.sampling.dry;
+    assert_true(d->multiplier == 0.5f && d->base == 1.25f && d->allowed_length == 3);
+    assert_true(d->last_n == UINT32_MAX && d->breakers == p.breakers && d->breakers->n == 2);
+    assert_int_equal(d->breakers->breaker[0].len, 2);
+    assert_memory_equal(d->breakers->breaker[0].bytes, "ab", 2);
+    uint32_t len;
+    assert_memory_equal(d->breakers->text(d->breakers->ctx, 'q', &len), "q", 1);
+    assert_int_equal(len, 1);
     assert_int_equal(p.n_stop_ids, 2);
     assert_int_equal(p.stop_ids[0], 4);
     assert_int_equal(p.stop_ids[1], 5);
@@ -451,6 +469,12 @@ static void test_controls(void **state) {
         assert_int_equal(p.sampling.logit_bias[i].token, want[i].token);
         assert_true(p.sampling.logit_bias[i].bias == want[i].bias);
     }
+    sl_params_release(&p);
+    assert_true(read("{\"dry_multiplier\":1}", SL_API_CHAT, &p, &e));
+    assert_int_equal(p.sampling.dry.breakers->n, 4);
+    sl_params_release(&p);
+    assert_true(read("{\"dry_multiplier\":1,\"dry_sequence_breakers\":[]}", SL_API_CHAT, &p, &e));
+    assert_int_equal(p.sampling.dry.breakers->n, 0);
     sl_params_release(&p);
     assert_true(read("{\"logit_bias\":{\"x\":false,\"9\":1}}", SL_API_CHAT, &p, &e));
     assert_int_equal(p.sampling.n_logit_bias, 2);

@@ -1,0 +1,129 @@
+#include "server/request/samplers.h"
+
+#include <string.h>
+
+#define NAME      "samplers"
+#define MAX_STEPS 64u
+
+/* At temperature 0 the likeliest token is taken, whatever the filters. */
+static bool filters(const struct sl_sampling *s) {
+    return s->temperature > 0;
+}
+
+static bool penalties_on(const struct sl_sampling *s) {
+    return s->repeat_last_n &&
+           (s->repeat_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0);
+}
+static void penalties_off(struct sl_sampling *s) {
+    s->repeat_penalty = 1;
+    s->presence_penalty = s->frequency_penalty = 0;
+}
+static bool dry_on(const struct sl_sampling *s) {
+    return s->dry.multiplier > 0 && s->dry.last_n;
+}
+static void dry_off(struct sl_sampling *s) {
+    s->dry.multiplier = 0;
+}
+static bool sigma_on(const struct sl_sampling *s) {
+    return filters(s) && s->top_n_sigma > 0;
+}
+static void sigma_off(struct sl_sampling *s) {
+    s->top_n_sigma = 0;
+}
+static bool top_k_on(const struct sl_sampling *s) {
+    return filters(s) && s->top_k;
+}
+static void top_k_off(struct sl_sampling *s) {
+    s->top_k = 0;
+}
+static bool typical_on(const struct sl_sampling *s) {
+    return filters(s) && s->typical_p < 1;
+}
+static void typical_off(struct sl_sampling *s) {
+    s->typical_p = 1;
+}
+static bool top_p_on(const struct sl_sampling *s) {
+    return filters(s) && s->top_p < 1;
+}
+static void top_p_off(struct sl_sampling *s) {
+    s->top_p = 1;
+}
+static bool min_p_on(const struct sl_sampling *s) {
+    return filters(s) && s->min_p > 0;
+}
+static void min_p_off(struct sl_sampling *s) {
+    s->min_p = 0;
+}
+static bool xtc_on(const struct sl_sampling *s) {
+    return filters(s) && s->xtc_probability > 0 && s->xtc_threshold <= 0.5f;
+}
+static void xtc_off(struct sl_sampling *s) {
+    s->xtc_probability = 0;
+}
+static bool temperature_on(const struct sl_sampling *s) {
+    return s->temperature != 1;
+}
+static void temperature_off(struct sl_sampling *s) {
+    s->temperature = 1;
+}
+
+static const struct step {
+    const char *name;
+    bool (*is_on)(const struct sl_sampling *s);
+    void (*switch_off)(struct sl_sampling *s);
+} steps[] = {
+    {"penalties", penalties_on, penalties_off},
+    {"dry", dry_on, dry_off},
+    {"top_n_sigma", sigma_on, sigma_off},
+    {"top_k", top_k_on, top_k_off},
+    {"typ_p", typical_on, typical_off},
+    {"top_p", top_p_on, top_p_off},
+    {"min_p", min_p_on, min_p_off},
+    {"xtc", xtc_on, xtc_off},
+    {"temperature", temperature_on, temperature_off},
+};
+#define N_STEPS ((uint32_t)(sizeof steps / sizeof *steps))
+
+static uint32_t step_of(const char *name) {
+    for (uint32_t i = 0; name && i < N_STEPS; i++)
+        if (strcmp(name, steps[i].name) == 0)
+            return i;
+    return N_STEPS;
+}
+
+bool sl_samplers_read(const json_t *body, struct sl_sampling *s, struct sl_http_error *e) {
+    const json_t *v = json_object_get(body, NAME);
+    uint32_t at[MAX_STEPS], last = 0;
+    bool named[N_STEPS] = {false};
+    size_t n = json_array_size(v);
+    if (!v || json_is_null(v))
+        return true;
+    if (!json_is_array(v) || n > MAX_STEPS)
+        return sl_http_bad(e, NAME, "'" NAME "' must be an array of at most %u names, not %s",
+                           MAX_STEPS, json_is_array(v) ? "a longer one" : sl_json_kind(v));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *name = json_array_get(v, i);
+        at[i] = step_of(json_string_value(name));
+        if (at[i] == N_STEPS)
+            return sl_http_bad(e, NAME,
+                               "'" NAME "[%zu]' must be penalties, dry, top_n_sigma, top_k, typ_p, "
+                               "top_p, min_p, xtc or temperature",
+                               i);
+        named[at[i]] = true;
+    }
+    for (uint32_t i = 0; i < N_STEPS; i++)
+        if (!named[i])
+            steps[i].switch_off(s);
+    for (size_t i = 0; i < n; i++) {
+        if (!steps[at[i]].is_on(s))
+            continue;
+        if (at[i] < last)
+            return sl_http_bad(e, NAME,
+                               "'" NAME "' has '%s' behind '%s': this server applies penalties, "
+                               "dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc and temperature "
+                               "in this order",
+                               steps[at[i]].name, steps[last].name);
+        last = at[i];
+    }
+    return true;
+}
