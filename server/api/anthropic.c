@@ -325,33 +325,51 @@ static bool read_stop_sequences(struct sl_translation *t, const json_t *body,
     return true;
 }
 
+/* Fields of other APIs that have another name or no meaning here, and tools that this server cannot
+ * reach. */
+static bool check_foreign(const json_t *body, struct sl_http_error *e) {
+    static const struct sl_foreign_field foreign[] = {
+        {"response_format", "use 'output_config.format'"},
+        {"format", "use 'output_config.format'"},
+        {"stop", "use 'stop_sequences'"},
+        {"logprobs", "other endpoints have them"},
+        {"top_logprobs", "other endpoints have them"},
+        {"max_completion_tokens", "use 'max_tokens'"},
+        {"max_output_tokens", "use 'max_tokens'"},
+        {"n_predict", "use 'max_tokens'"},
+        {"reasoning_effort", "use 'output_config.effort'"},
+        {"reasoning", "use 'thinking'"},
+        {"enable_thinking", "use 'thinking'"},
+        {"n", "an answer has one choice"},
+        {"best_of", "an answer has one choice"},
+        {"echo", "use /v1/completions"},
+        {NULL, NULL}};
+    const json_t *servers = json_object_get(body, "mcp_servers");
+    if (sl_json_given(servers) && !(json_is_array(servers) && json_array_size(servers) == 0))
+        return sl_http_bad(e, "mcp_servers", "'mcp_servers' is not supported: leave it out");
+    return sl_translate_refuse(body, foreign, e);
+}
+
 /* NULL: e is set. */
 static json_t *translate(const json_t *body, struct sl_http_error *e) {
     static const struct sl_field fields[] = {{"service_tier", SL_FIELD_STRING, 0, 0, 0},
                                              {"metadata", SL_FIELD_OBJECT, 0, 0, 0}};
     static const char *const same[] = {"model", "stream", "temperature", "top_p", "top_k"};
-    static const char *const extensions[] = {"min_p",
-                                             "seed",
-                                             "cache_prompt",
-                                             "timeout_s",
-                                             "presence_penalty",
-                                             "frequency_penalty",
-                                             "repeat_penalty"};
     bool unused;
     struct sl_translation t;
     json_t *chat = NULL;
     sl_translation_begin(&t);
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         sl_translate_copy(&t, body, same[i], same[i]);
-    for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)
-        sl_translate_copy(&t, body, extensions[i], extensions[i]);
+    sl_translate_copy(&t, body, "chat_template_kwargs", "chat_template_kwargs");
     sl_translate_controls(&t, body);
     sl_translate_copy(&t, body, "max_tokens", "max_tokens");
     if (sl_fields_read(body, fields, sizeof fields / sizeof *fields, &unused, e) &&
-        read_stop_sequences(&t, body, e) && read_thinking(&t, body, e) &&
+        check_foreign(body, e) && read_stop_sequences(&t, body, e) && read_thinking(&t, body, e) &&
         read_output_config(&t, body, e) && read_tools(&t, body, e) &&
         read_tool_choice(&t, body, e) && read_system(&t, body, e) && read_messages(&t, body, e)) {
-        if (!t.tools) /* Anthropic's own were all there were */
+        if (!t.tools && json_array_size(json_object_get(body, "tools")))
+            /* Anthropic's own were all there were */
             json_object_del(t.chat, "tool_choice");
         chat = sl_translation_end(&t, e);
     }

@@ -2,6 +2,7 @@
 #include "server/api/chat.h"
 #include "server/api/final_message.h"
 #include "server/api/handlers.h"
+#include "server/api/thinking.h"
 
 #include "common/metrics.h"
 #include "server/api/translate.h"
@@ -359,8 +360,25 @@ bool sl_chat_count(struct sl_exchange *ex, const json_t *body, size_t *out_token
     return true;
 }
 
-void sl_chat_handle(struct sl_exchange *ex) {
+/* NULL: ex->error is set. */
+static json_t *read_body(struct sl_exchange *ex) {
+    static const struct sl_foreign_field foreign[] = {
+        {"max_output_tokens", "use 'max_completion_tokens'"},
+        {"num_predict", "use 'max_completion_tokens'"},
+        {"stop_sequences", "use 'stop'"},
+        {"format", "use 'response_format'"},
+        {"think", "use 'reasoning_effort' or 'enable_thinking'"},
+        {NULL, NULL}};
     json_t *body = sl_prompt_body(ex);
+    if (!body ||
+        (sl_translate_refuse(body, foreign, &ex->error) && sl_thinking_read(body, &ex->error)))
+        return body;
+    json_decref(body);
+    return NULL;
+}
+
+void sl_chat_handle(struct sl_exchange *ex) {
+    json_t *body = read_body(ex);
     if (!body)
         return;
     struct sl_request_about about = {0};
@@ -369,7 +387,7 @@ void sl_chat_handle(struct sl_exchange *ex) {
 }
 
 void sl_chat_count_handle(struct sl_exchange *ex) {
-    json_t *body = sl_prompt_body(ex);
+    json_t *body = read_body(ex);
     if (!body)
         return;
     size_t n;
@@ -379,7 +397,7 @@ void sl_chat_count_handle(struct sl_exchange *ex) {
 }
 
 void sl_apply_template_handle(struct sl_exchange *ex) {
-    json_t *body = sl_prompt_body(ex);
+    json_t *body = read_body(ex);
     if (!body)
         return;
     struct sl_tool_use tools = {0};

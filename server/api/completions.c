@@ -1,6 +1,7 @@
 /* POST /v1/completions, /tokenize and /detokenize: text and ids without a template. */
 #include "server/api/handlers.h"
 #include "server/api/completion.h"
+#include "server/api/translate.h"
 #include "server/exchange/memory.h"
 
 #include <stdio.h>
@@ -214,11 +215,17 @@ out:
 }
 
 void sl_completions_handle(struct sl_exchange *ex) {
+    static const struct sl_foreign_field foreign[] = {
+        {"max_output_tokens", "use 'max_tokens'"},
+        {"stop_sequences", "use 'stop'"},
+        {"reasoning_effort", "use /v1/chat/completions"},
+        {NULL, NULL}};
     json_t *body = sl_prompt_body(ex);
     if (!body)
         return;
     struct sl_request_about about = {0};
-    sl_completion_answer(ex, SL_API_COMPLETIONS, body, NULL, &about);
+    if (sl_translate_refuse(body, foreign, &ex->error))
+        sl_completion_answer(ex, SL_API_COMPLETIONS, body, NULL, &about);
     json_decref(body);
 }
 

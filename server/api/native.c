@@ -16,20 +16,31 @@
 
 /* -------------------------------------------------------------------------------------- fields */
 
-/* What this server cannot do is refused where a request sets it to something. */
 static bool is_off(const json_t *v) {
     return !sl_json_given(v) || json_is_false(v) ||
            (json_is_number(v) && json_number_value(v) <= 0) ||
            (json_is_array(v) && json_array_size(v) == 0);
 }
 
+/* Fields of text completions that have no meaning here. */
 static bool check_fields(const json_t *body, struct sl_http_error *e) {
-    static const char *const not_here[] = {"post_sampling_probs", "t_max_predict_ms", "n_indent",
-                                           "lora", "image_data"};
-    for (size_t i = 0; i < COUNTOF(not_here); i++)
-        if (!is_off(json_object_get(body, not_here[i])))
-            return sl_http_bad(e, not_here[i], "'%s' is not supported", not_here[i]);
-    return true;
+    static const struct sl_foreign_field foreign[] = {
+        {"n", "use /v1/completions"},
+        {"best_of", "use /v1/completions"},
+        {"echo", "use /v1/completions"},
+        {"max_output_tokens", "use 'n_predict'"},
+        {"stop_sequences", "use 'stop'"},
+        {"reasoning_effort", "use /v1/chat/completions"},
+        {NULL, NULL}};
+    const json_t *suffix = json_object_get(body, "suffix");
+    if (!is_off(json_object_get(body, "image_data")))
+        return sl_http_bad(e, "image_data", "'image_data': this model takes text only");
+    if (!is_off(json_object_get(body, "top_logprobs")))
+        return sl_http_bad(e, "top_logprobs",
+                           "'top_logprobs' is not supported here: use 'n_probs'");
+    if (sl_json_given(suffix) && json_string_length(suffix) > 0)
+        return sl_http_bad(e, "suffix", "'suffix' is not supported here: use /infill");
+    return sl_translate_refuse(body, foreign, e);
 }
 
 /* n_predict (or max_tokens): -1 and -2, as many as there is room for. */
@@ -46,18 +57,20 @@ static bool read_length(struct sl_translation *t, const json_t *body, struct sl_
     return true;
 }
 
+/* n_probs, or logprobs, as llama.cpp reads it. */
 static bool read_probs(struct sl_translation *t, const json_t *body, struct sl_http_error *e) {
-    const json_t *v = json_object_get(body, "n_probs");
+    const char *name = sl_json_given(json_object_get(body, "n_probs")) ? "n_probs" : "logprobs";
+    const json_t *v = json_object_get(body, name);
     if (!sl_json_given(v))
         return true;
     if (!json_is_integer(v) || json_integer_value(v) < 0 ||
         json_integer_value(v) > SL_MAX_TOP_LOGPROBS)
-        return sl_http_bad(e, "n_probs", "'n_probs' must be a whole number from 0 to %u",
+        return sl_http_bad(e, name, "'%s' must be a whole number from 0 to %u", name,
                            SL_MAX_TOP_LOGPROBS);
     if (json_integer_value(v) == 0)
         return true;
     sl_translate_set(t, "logprobs", json_true());
-    sl_translate_copy(t, body, "n_probs", "top_logprobs");
+    sl_translate_copy(t, body, name, "top_logprobs");
     return true;
 }
 

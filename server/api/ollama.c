@@ -17,19 +17,9 @@
 
 /* ------------------------------------------------------------------------------------- options */
 
-/* Those that have the same name in a completion's body. */
-static const char *const same_options[] = {
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "typical_p",
-    "repeat_last_n",
-    "presence_penalty",
-    "frequency_penalty",
-    "repeat_penalty",
-    "stop",
-};
+/* Those that have the same name in a completion's body; the others are among the controls of every
+ * API. */
+static const char *const same_options[] = {"temperature", "top_p", "stop"};
 
 /* -1, -2 and 0: as many tokens as there is room for. */
 static bool read_num_predict(struct sl_translation *t, const json_t *options,
@@ -72,27 +62,23 @@ static bool read_options(struct sl_exchange *ex, struct sl_translation *t, const
     if (!json_is_object(options))
         return sl_http_bad(e, "options", "'options' must be an object, not %s",
                            sl_json_kind(options));
-    const json_t *mirostat = json_object_get(options, "mirostat");
-    if (sl_json_given(mirostat) &&
-        !(json_is_integer(mirostat) && json_integer_value(mirostat) == 0))
-        return sl_http_bad(e, "options.mirostat", "'options.mirostat' is not supported");
+    sl_translate_controls(t, options);
     const json_t *seed = json_object_get(options, "seed");
-    if (!(json_is_integer(seed) && json_integer_value(seed) == -1)) /* which asks for any */
-        sl_translate_copy(t, options, "seed", "seed");
+    if (json_is_integer(seed) && json_integer_value(seed) == -1) /* which asks for any */
+        json_object_del(t->chat, "seed");
     for (size_t i = 0; i < COUNTOF(same_options); i++)
         sl_translate_copy(t, options, same_options[i], same_options[i]);
     return read_num_predict(t, options, e) && check_num_ctx(ex, options, e);
 }
 
-static void rename_fields(struct sl_http_error *e) {
+static void rename_fields(struct sl_http_error *e, const json_t *options) {
     if (!e->http_status)
         return;
-    char name[48];
-    for (size_t i = 0; i < COUNTOF(same_options); i++) {
-        snprintf(name, sizeof name, "options.%s", same_options[i]);
-        sl_http_rename_field(e, same_options[i], name);
-    }
-    sl_http_rename_field(e, "seed", "options.seed");
+    char from[sizeof e->param], to[sizeof from + 8];
+    snprintf(from, sizeof from, "%.*s", (int)strcspn(e->param, ".["), e->param);
+    snprintf(to, sizeof to, "options.%s", from);
+    if (sl_json_given(json_object_get(options, from)))
+        sl_http_rename_field(e, from, to);
     sl_http_rename_field(e, "max_tokens", "options.num_predict");
     sl_http_rename_field(e, "reasoning_effort", "think");
     sl_http_rename_field(e, "response_format.json_schema.schema", "format");
@@ -175,6 +161,26 @@ static bool no_images(const json_t *object, const char *where, struct sl_http_er
 
 /* What is common to both endpoints. */
 static bool read_shared(struct sl_exchange *ex, struct sl_translation *t, const json_t *body) {
+    /* Ollama has options in `options` alone. */
+    static const struct sl_foreign_field foreign[] = {
+        {"response_format", "use 'format'"},
+        {"temperature", "put it into 'options'"},
+        {"top_p", "put it into 'options'"},
+        {"stop", "put it into 'options'"},
+        {"num_predict", "put it into 'options'"},
+        {"num_ctx", "put it into 'options'"},
+        {"max_tokens", "use 'options.num_predict'"},
+        {"max_completion_tokens", "use 'options.num_predict'"},
+        {"n_predict", "use 'options.num_predict'"},
+        {"reasoning_effort", "use 'think'"},
+        {"reasoning", "use 'think'"},
+        {"thinking", "use 'think'"},
+        {"enable_thinking", "use 'think'"},
+        {"tool_choice", "this API has 'tools' alone"},
+        {"n", "an answer has one choice"},
+        {"best_of", "an answer has one choice"},
+        {"echo", "use /v1/completions"},
+        {NULL, NULL}};
     struct sl_http_error *e = &ex->error;
     const json_t *stream = json_object_get(body, "stream");
     const json_t *alive = json_object_get(body, "keep_alive");
@@ -185,11 +191,15 @@ static bool read_shared(struct sl_exchange *ex, struct sl_translation *t, const 
     if (sl_json_given(alive) && !json_is_number(alive) && !json_is_string(alive))
         return sl_http_bad(e, "keep_alive", "'keep_alive' must be a duration, not %s",
                            sl_json_kind(alive));
-    if (json_is_true(logprobs) || sl_json_given(json_object_get(body, "top_logprobs")))
-        return sl_http_bad(e, json_is_true(logprobs) ? "logprobs" : "top_logprobs",
-                           "log-probabilities are not given by this endpoint; "
-                           "/v1/chat/completions has them");
+    bool wanted = sl_json_given(logprobs) && !json_is_false(logprobs);
+    if (wanted || sl_json_given(json_object_get(body, "top_logprobs")))
+        return sl_http_bad(e, wanted ? "logprobs" : "top_logprobs",
+                           "'%s' is not supported here: /v1/chat/completions has it",
+                           wanted ? "logprobs" : "top_logprobs");
+    if (!sl_translate_refuse(body, foreign, e))
+        return false;
     sl_translate_set(t, "stream", json_boolean(!json_is_false(stream)));
+    sl_translate_controls(t, body);
     return read_model(ex, t, body) && read_options(ex, t, body) && read_format(t, body, e) &&
            read_think(t, body, e);
 }
@@ -325,8 +335,9 @@ static const char *load_reason(const json_t *body) {
     return none ? "unload" : "load";
 }
 
-/* The finished body goes to `answer`. */
-static void pass_on(struct sl_exchange *ex, struct sl_translation *t, enum sl_api api, bool raw) {
+/* The finished body goes to `answer`. options: the request's own. */
+static void pass_on(struct sl_exchange *ex, struct sl_translation *t, enum sl_api api, bool raw,
+                    const json_t *options) {
     json_t *body = sl_translation_end(t, &ex->error);
     if (!body)
         return;
@@ -338,7 +349,7 @@ static void pass_on(struct sl_exchange *ex, struct sl_translation *t, enum sl_ap
         sl_chat_answer(ex, api, body, &about);
     }
     json_decref(body);
-    rename_fields(&ex->error);
+    rename_fields(&ex->error, options);
 }
 
 void sl_ollama_chat_handle(struct sl_exchange *ex) {
@@ -359,7 +370,7 @@ void sl_ollama_chat_handle(struct sl_exchange *ex) {
             sl_ollama_loaded(ex, true, load_reason(body));
     } else if (read_messages(&t, messages, e)) {
         sl_translate_copy(&t, body, "tools", "tools");
-        pass_on(ex, &t, SL_API_OLLAMA_CHAT, false);
+        pass_on(ex, &t, SL_API_OLLAMA_CHAT, false, json_object_get(body, "options"));
     }
 out:
     sl_translation_release(&t);
@@ -424,7 +435,7 @@ void sl_ollama_generate_handle(struct sl_exchange *ex) {
     sl_translation_begin(&t);
     if (read_shared(ex, &t, body) && read_generate(ex, &t, body, &raw, &empty)) {
         if (!empty)
-            pass_on(ex, &t, SL_API_OLLAMA_GENERATE, raw);
+            pass_on(ex, &t, SL_API_OLLAMA_GENERATE, raw, json_object_get(body, "options"));
         else if (sl_prompt_check_model(ex, t.chat))
             sl_ollama_loaded(ex, false, load_reason(body));
     }

@@ -72,6 +72,26 @@ static bool check_metadata(const json_t *body, struct sl_http_error *e) {
     return true;
 }
 
+/* Fields of chat completions that have another name or no meaning here. */
+static bool check_foreign(const json_t *body, struct sl_http_error *e) {
+    static const struct sl_foreign_field foreign[] = {
+        {"response_format", "use 'text.format'"},
+        {"format", "use 'text.format'"},
+        {"logprobs", "use 'top_logprobs'"},
+        {"max_tokens", "use 'max_output_tokens'"},
+        {"max_completion_tokens", "use 'max_output_tokens'"},
+        {"n_predict", "use 'max_output_tokens'"},
+        {"stop_sequences", "use 'stop'"},
+        {"reasoning_effort", "use 'reasoning.effort'"},
+        {"thinking", "use 'reasoning'"},
+        {"enable_thinking", "use 'chat_template_kwargs'"},
+        {"n", "an answer has one choice"},
+        {"best_of", "an answer has one choice"},
+        {"echo", "use /v1/completions"},
+        {NULL, NULL}};
+    return sl_translate_refuse(body, foreign, e);
+}
+
 /* `include`: of what can be asked for, this server has the reasoning in a form that comes back, and
  * log-probabilities. */
 static bool read_include(const json_t *body, bool *out_reasoning, bool *out_logprobs,
@@ -256,16 +276,7 @@ static json_t *translate(const json_t *body, bool *out_carry, struct sl_http_err
     struct sl_translation t;
     static const char *const same[] = {"model", "stream", "temperature", "top_p",
                                        "parallel_tool_calls"};
-    static const char *const extensions[] = {"top_k",
-                                             "min_p",
-                                             "seed",
-                                             "stop",
-                                             "cache_prompt",
-                                             "timeout_s",
-                                             "presence_penalty",
-                                             "frequency_penalty",
-                                             "repeat_penalty",
-                                             "chat_template_kwargs"};
+    static const char *const extensions[] = {"stop", "chat_template_kwargs"};
     bool logprobs;
     sl_translation_begin(&t);
     json_t *chat = NULL;
@@ -286,7 +297,8 @@ static json_t *translate(const json_t *body, bool *out_carry, struct sl_http_err
     if (!read_text(&t, body, e) || !read_reasoning(&t, body, e) || !read_tools(&t, body, e) ||
         !read_tool_choice(&t, body, e) || !sl_responses_input(&t, body, e))
         goto out;
-    if (!t.tools) /* those of OpenAI's own machines were all there were */
+    if (!t.tools && json_array_size(json_object_get(body, "tools")))
+        /* those of OpenAI's own machines were all there were */
         json_object_del(t.chat, "tool_choice");
     chat = sl_translation_end(&t, e);
 out:
@@ -318,6 +330,10 @@ void sl_responses_handle(struct sl_exchange *ex) {
     json_t *body = sl_prompt_body(ex);
     if (!body)
         return;
+    if (!check_foreign(body, e)) {
+        json_decref(body);
+        return;
+    }
     struct sl_request_about about = {0};
     size_t before;
     json_t *chat = sl_responses_recall(ex, body, &about, &before)

@@ -1,5 +1,7 @@
 #include "server/api/translate.h"
 
+#include "server/request/controls.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -100,8 +102,6 @@ void sl_translate_controls(struct sl_translation *t, const json_t *body) {
                                         "stop_token_ids",
                                         "logit_bias",
                                         "reasoning_format",
-                                        "mirostat",
-                                        "dynatemp_range",
                                         "dry_multiplier",
                                         "dry_base",
                                         "dry_allowed_length",
@@ -111,20 +111,62 @@ void sl_translate_controls(struct sl_translation *t, const json_t *body) {
                                         "xtc_probability",
                                         "xtc_threshold",
                                         "top_n_sigma",
-                                        "use_beam_search",
-                                        "length_penalty",
+                                        "top_k",
+                                        "min_p",
+                                        "typical_p",
+                                        "repeat_penalty",
+                                        "repetition_penalty",
+                                        "repeat_last_n",
+                                        "presence_penalty",
+                                        "frequency_penalty",
+                                        "seed",
+                                        "ignore_eos",
+                                        "cache_prompt",
+                                        "timeout_s",
                                         "reasoning_budget",
-                                        "return_progress",
-                                        "continue_final_message",
                                         "reasoning_budget_tokens",
                                         "thinking_budget",
-                                        "thinking_budget_tokens"};
+                                        "thinking_budget_tokens",
+                                        "thinking_token_budget",
+                                        "return_progress",
+                                        "timings_per_token",
+                                        "continue_final_message",
+                                        "add_generation_prompt",
+                                        "json_schema",
+                                        "grammar",
+                                        "guided_json",
+                                        "guided_regex",
+                                        "guided_choice",
+                                        "guided_grammar",
+                                        "guided_whitespace_pattern",
+                                        "structured_outputs"};
+    const char *refused;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         sl_translate_copy(t, body, names[i], names[i]);
+    for (size_t i = 0; (refused = sl_controls_refused(i)); i++)
+        sl_translate_copy(t, body, refused, refused);
+}
+
+static bool is_one_choice(const char *name, const json_t *v) {
+    return (strcmp(name, "n") == 0 || strcmp(name, "best_of") == 0) && json_is_integer(v) &&
+           json_integer_value(v) == 1;
+}
+
+bool sl_translate_refuse(const json_t *body, const struct sl_foreign_field *f,
+                         struct sl_http_error *e) {
+    for (; f->name; f++) {
+        const json_t *v = json_object_get(body, f->name);
+        if (sl_json_given(v) && !json_is_false(v) && !is_one_choice(f->name, v))
+            return sl_http_bad(e, f->name, "'%s' is not supported here: %s", f->name, f->instead);
+    }
+    return true;
 }
 
 void sl_translate_thinking(struct sl_translation *t, bool on) {
-    json_t *kwargs = json_object();
+    const json_t *given = json_object_get(t->chat, "chat_template_kwargs");
+    if (given && !json_is_object(given)) /* will be refused */
+        return;
+    json_t *kwargs = given ? json_copy((json_t *)given) : json_object();
     set(t, kwargs, "enable_thinking", json_boolean(on));
     set(t, kwargs, "thinking", json_boolean(on));
     set(t, t->chat, "chat_template_kwargs", kwargs);

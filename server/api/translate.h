@@ -34,7 +34,16 @@ void sl_translate_copy(struct sl_translation *t, const json_t *body, const char 
                        const char *to);
 /* Copies the fields of other servers that every API here takes, or refuses by name (controls.h). */
 void sl_translate_controls(struct sl_translation *t, const json_t *body);
-/* Sets chat.chat_template_kwargs.enable_thinking, and the other name that templates have for it. */
+/* Fields of other APIs that this one would have to ignore, and what to do instead; ends with a NULL
+ * name. False with an error where the body has one that is not null or false (of n and best_of, 1
+ * is no such). */
+struct sl_foreign_field {
+    const char *name, *instead;
+};
+bool sl_translate_refuse(const json_t *body, const struct sl_foreign_field *fields,
+                         struct sl_http_error *e);
+/* Sets chat.chat_template_kwargs.enable_thinking, and the other name that templates have for it;
+ * what was set there before stays. */
 void sl_translate_thinking(struct sl_translation *t, bool on);
 
 /* A whole message of a role other than assistant; takes over content (a string or an array of text

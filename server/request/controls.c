@@ -163,10 +163,11 @@ static bool read_reasoning_format(const json_t *body, struct sl_gen_params *p,
     return true;
 }
 
-/* Under llama.cpp's name and that of its clients; below 0: no limit. */
+/* Under llama.cpp's name, those of its clients and vLLM's; below 0: no limit. */
 static bool read_budget(const json_t *body, struct sl_gen_params *p, struct sl_http_error *e) {
     static const char *const names[] = {"reasoning_budget", "reasoning_budget_tokens",
-                                        "thinking_budget", "thinking_budget_tokens"};
+                                        "thinking_budget", "thinking_budget_tokens",
+                                        "thinking_token_budget"};
     for (size_t i = 0; i < COUNTOF(names); i++) {
         const json_t *v = json_object_get(body, names[i]);
         json_int_t n = json_integer_value(v);
@@ -182,26 +183,89 @@ static bool read_budget(const json_t *body, struct sl_gen_params *p, struct sl_h
     return true;
 }
 
-/* What a client sends that lists every setting of another server with its default. */
-static bool is_off(const json_t *v) {
-    return !v || json_is_null(v) || json_is_false(v) ||
-           (json_is_number(v) && json_number_value(v) == 0) ||
-           (json_is_array(v) && json_array_size(v) == 0) ||
+/* ------------------------------------------------------------------------------- what is not */
+
+/* What is as if the field were not there: clients send every setting of another server with its
+ * default. */
+enum off {
+    OFF_ZERO,     /* null, false, 0, "", [] */
+    OFF_ONE,      /* these and 1 */
+    OFF_TO_ZERO,  /* the first, and all numbers up to 0 */
+    OFF_NEGATIVE, /* null, false, and numbers below 0 */
+    OFF_NULL,     /* null and false alone */
+    OFF_TRUE,     /* null and true alone */
+};
+
+/* Ignoring one of these would give another answer than the one asked for. Other settings of the
+ * same steps (mirostat_tau) change nothing while those are off. */
+static const struct refused {
+    const char *name;
+    enum off off;
+} refused[] = {
+    /* sampling */
+    {"mirostat", OFF_ZERO},
+    {"dynatemp_range", OFF_ZERO},
+    {"adaptive_target", OFF_NEGATIVE},
+    {"min_keep", OFF_ONE},
+    {"tfs_z", OFF_ONE},
+    {"length_penalty", OFF_ONE},
+    {"use_beam_search", OFF_ZERO},
+    {"no_repeat_ngram_size", OFF_ZERO},
+    {"bad_words", OFF_ZERO},
+    {"allowed_token_ids", OFF_ZERO},
+    {"logits_processors", OFF_ZERO},
+    {"lora", OFF_ZERO},
+    /* the prompt */
+    {"chat_template", OFF_ZERO},
+    {"documents", OFF_ZERO},
+    {"truncate_prompt_tokens", OFF_NEGATIVE},
+    {"web_search_options", OFF_NULL},
+    /* the end of the answer, and its form */
+    {"t_max_predict_ms", OFF_TO_ZERO},
+    {"n_indent", OFF_TO_ZERO},
+    {"n_cmpl", OFF_ONE},
+    {"grammar_lazy", OFF_ZERO},
+    {"grammar_triggers", OFF_ZERO},
+    {"structural_tag", OFF_ZERO},
+    {"include_stop_str_in_output", OFF_ZERO},
+    {"skip_special_tokens", OFF_TRUE},
+    {"audio", OFF_NULL},
+    /* what is told beside it */
+    {"n_probs", OFF_ZERO}, /* /completion has read it */
+    {"post_sampling_probs", OFF_ZERO},
+    {"prompt_logprobs", OFF_NULL},
+    {"return_token_ids", OFF_ZERO},
+    {"return_tokens_as_token_ids", OFF_ZERO},
+    {"include_reasoning", OFF_TRUE},
+};
+
+const char *sl_controls_refused(size_t i) {
+    return i < COUNTOF(refused) ? refused[i].name : NULL;
+}
+
+static bool is_off(const json_t *v, enum off off) {
+    double x = json_number_value(v);
+    if (!v || json_is_null(v))
+        return true;
+    if (off == OFF_TRUE)
+        return json_is_true(v);
+    if (json_is_false(v))
+        return true;
+    if (off == OFF_NULL)
+        return false;
+    if (json_is_number(v) && x != 0)
+        return x < 0 ? off == OFF_NEGATIVE || off == OFF_TO_ZERO : off == OFF_ONE && x == 1;
+    if (json_is_number(v))
+        return off != OFF_NEGATIVE;
+    return (json_is_array(v) && json_array_size(v) == 0) ||
            (json_is_string(v) && json_string_length(v) == 0);
 }
 
-/* Ignoring one of these would give another distribution than the one asked for. Their other
- * settings (mirostat_tau) change nothing while they are off. */
 static bool refuse(const json_t *body, struct sl_http_error *e) {
-    static const char *const not_here[] = {"mirostat", "dynatemp_range", "length_penalty",
-                                           "use_beam_search"};
-    for (size_t i = 0; i < COUNTOF(not_here); i++) {
-        const json_t *v = json_object_get(body, not_here[i]);
-        bool one = strcmp(not_here[i], "length_penalty") == 0 && json_is_number(v) &&
-                   json_number_value(v) == 1;
-        if (!is_off(v) && !one)
-            return sl_http_bad(e, not_here[i], "'%s' is not supported: leave it out", not_here[i]);
-    }
+    for (size_t i = 0; i < COUNTOF(refused); i++)
+        if (!is_off(json_object_get(body, refused[i].name), refused[i].off))
+            return sl_http_bad(e, refused[i].name, "'%s' is not supported: leave it out",
+                               refused[i].name);
     return true;
 }
 

@@ -11,4 +11,7 @@
 bool sl_controls_read(const json_t *body, const struct sl_tokenizer *tok, struct sl_gen_params *p,
                       struct sl_http_error *e);
 
+/* The names of what is refused unless it is off, from 0 up; NULL behind the last. */
+const char *sl_controls_refused(size_t i);
+
 #endif

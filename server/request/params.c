@@ -27,6 +27,7 @@ static const struct sl_field shared_fields[] = {
     {"stream", SL_FIELD_BOOL, P(stream), 0, 0},
     {"n", SL_FIELD_U32, P(n), 1, SL_MAX_CHOICES},
     {"max_tokens", SL_FIELD_U32, R(max_tokens), -1, INT32_MAX},
+    {"max_completion_tokens", SL_FIELD_U32, R(max_completion_tokens), -1, INT32_MAX},
     {"n_predict", SL_FIELD_U32, R(n_predict), -1, INT32_MAX},
     {"min_tokens", SL_FIELD_U32, P(sampling.min_tokens), 0, INT32_MAX},
     {"timings_per_token", SL_FIELD_BOOL, P(timings_per_token), 0, 0},
@@ -61,7 +62,6 @@ static const struct sl_field shared_fields[] = {
     {"verbosity", SL_FIELD_STRING, 0, 0, 0},
 };
 static const struct sl_field chat_fields[] = {
-    {"max_completion_tokens", SL_FIELD_U32, R(max_completion_tokens), -1, INT32_MAX},
     {"logprobs", SL_FIELD_BOOL, R(logprobs), 0, 0},
     {"top_logprobs", SL_FIELD_U32, R(top_logprobs), 0, SL_MAX_TOP_LOGPROBS},
 };
@@ -118,6 +118,24 @@ static bool check_unsupported(const json_t *body, struct sl_http_error *e) {
         return sl_http_bad(e, "modalities",
                            "'modalities' must be [\"text\"]: this model makes text "
                            "only");
+    return true;
+}
+
+/* Fields that are asked of one of the two modes alone. */
+static bool check_other_modes(const json_t *body, enum sl_api api, uint32_t n,
+                              struct sl_http_error *e) {
+    bool chat = api != SL_API_COMPLETIONS && api != SL_API_NATIVE;
+    const json_t *best = json_object_get(body, "best_of");
+    const json_t *special = json_object_get(body, "add_special_tokens");
+    if (chat && json_is_true(json_object_get(body, "echo")))
+        return sl_http_bad(e, "echo", "'echo' is not supported here: use /v1/completions");
+    if (best && !json_is_null(best) && !(json_is_integer(best) && json_integer_value(best) == n))
+        return sl_http_bad(e, "best_of", "'best_of' other than 'n' is not supported");
+    /* The template writes what a conversation begins with; in front of a text stands what the model
+     * asks for. */
+    if (json_is_boolean(special) && json_is_true(special) == chat)
+        return sl_http_bad(e, "add_special_tokens", "'add_special_tokens' can only be %s here",
+                           chat ? "false" : "true");
     return true;
 }
 
@@ -198,16 +216,18 @@ bool sl_params_read(const json_t *body, enum sl_api api, const struct sl_tokeniz
             p->n_top_logprobs = r.top_logprobs;
         }
     } else {
-        if (r.best_of != UINT32_MAX && r.best_of != p->n)
-            return sl_http_bad(e, "best_of", "'best_of' other than 'n' is not supported");
         if (r.logprobs_count != UINT32_MAX) {
             p->logprobs = true;
             p->n_top_logprobs = r.logprobs_count;
         }
     }
-    if (p->return_progress && (api == SL_API_RESPONSES || api == SL_API_MESSAGES))
-        return sl_http_bad(e, "return_progress",
-                           "'return_progress' is not supported here: leave it out");
+    bool own_events = api == SL_API_RESPONSES || api == SL_API_MESSAGES;
+    if (own_events && (p->return_progress || p->timings_per_token)) {
+        const char *name = p->return_progress ? "return_progress" : "timings_per_token";
+        return sl_http_bad(e, name, "'%s' is not supported here: leave it out", name);
+    }
+    if (!check_other_modes(body, api, p->n, e))
+        return false;
     p->return_progress = p->return_progress && p->stream;
     struct sl_sampling *s = &p->sampling;
     if (s->top_k == UINT32_MAX)

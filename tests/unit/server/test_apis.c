@@ -164,8 +164,13 @@ static void test_messages(void **state) {
            "timeout_s", "'timeout_s'");
     refuse(sl_responses_handle, "{'input':'q','timeout_s':'x'}", "timeout_s", "'timeout_s'");
     MESSAGES("'messages':[{'role':'user','content':'q'}],'thinking':{'type':'disabled'},"
+             "'tools':[{'type':'web_search_20250305','name':'web_search'}],"
              "'tool_choice':{'type':'any'}",
              "{'thinking':false,'tools':[]}");
+    refuse(sl_messages_handle,
+           "{'model':'m','max_tokens':9,'messages':[{'role':'user','content':'q'}],"
+           "'tool_choice':{'type':'any'}}",
+           "tool_choice", "there are no 'tools'");
 }
 
 static void test_billing_header(void **state) {
