@@ -371,7 +371,8 @@ static json_t *read_body(struct sl_exchange *ex) {
         {NULL, NULL}};
     json_t *body = sl_prompt_body(ex);
     if (!body ||
-        (sl_translate_refuse(body, foreign, &ex->error) && sl_thinking_read(body, &ex->error)))
+        (sl_translate_refuse(body, foreign, &ex->error) && sl_thinking_read(body, &ex->error) &&
+         sl_final_message_read_mark(body, &ex->error)))
         return body;
     json_decref(body);
     return NULL;

@@ -93,6 +93,27 @@ static bool read_word(const json_t *body, const char *name, const char *off, con
            sl_http_bad(e, name, "'%s' must be '%s' or '%s'", name, off, on);
 }
 
+/* Other servers' settings, with the one value that this one has. */
+static bool check_foreign(const json_t *body, struct sl_http_error *e) {
+    static const struct sl_foreign_field foreign[] = {
+        {"messages", "a conversation has no vector; send its text as 'input'"}, {NULL, NULL}};
+    static const char *const usual[] = {"normalize", "add_special_tokens"};
+    const json_t *norm = json_object_get(body, "embd_normalize");
+    const json_t *cut = json_object_get(body, "truncate_prompt_tokens");
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        const json_t *v = json_object_get(body, usual[i]);
+        if (sl_json_given(v) && !json_is_true(v))
+            return sl_http_bad(e, usual[i], "'%s' can only be true here", usual[i]);
+    }
+    if (sl_json_given(norm) && !(json_is_integer(norm) && json_integer_value(norm) == 2))
+        return sl_http_bad(e, "embd_normalize",
+                           "'embd_normalize' can only be 2: vectors have length 1");
+    if (sl_json_given(cut) && !(json_is_integer(cut) && json_integer_value(cut) == -1))
+        return sl_http_bad(e, "truncate_prompt_tokens",
+                           "'truncate_prompt_tokens' is not supported: leave it out");
+    return sl_translate_refuse(body, foreign, e);
+}
+
 /* What all of the endpoints take. */
 static bool read_params(struct sl_exchange *ex, const json_t *body, struct sl_gen_params *p) {
     const struct sl_served *v = ex->server->served;
@@ -105,7 +126,7 @@ static bool read_params(struct sl_exchange *ex, const json_t *body, struct sl_ge
     p->prompt_only = p->embeds = true;
     p->pools_last = v->pools_last;
     p->sampling = sl_sampling_default;
-    if (!sl_fields_read(body, timeout, 1, &timeout_s, e) ||
+    if (!check_foreign(body, e) || !sl_fields_read(body, timeout, 1, &timeout_s, e) ||
         !sl_fields_read(body, width, 1, &dimensions, e) ||
         !read_word(body, "pooling", "mean", "last", &p->pools_last, e))
         return false;

@@ -11,6 +11,27 @@ bool sl_final_message_asked(const json_t *body) {
     return json_is_true(json_object_get(body, field));
 }
 
+bool sl_final_message_read_mark(json_t *body, struct sl_http_error *e) {
+    static const char *const marks[] = {"prefix", "partial"};
+    const json_t *messages = json_object_get(body, "messages");
+    size_t n = json_array_size(messages);
+    const json_t *last = n ? json_array_get(messages, n - 1) : NULL;
+    if (!sl_json_is(json_object_get(last, "role"), "assistant"))
+        return true;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        const json_t *v = json_object_get(last, marks[i]);
+        struct sl_where message = sl_where_index("messages", n - 1);
+        struct sl_where at = sl_where_member(message.text, marks[i]);
+        if (sl_json_given(v) && !json_is_boolean(v))
+            return sl_http_bad(e, at.text, "'%s' must be true or false, not %s", at.text,
+                               sl_json_kind(v));
+        if (json_is_true(v) && !sl_json_given(json_object_get(body, field)) &&
+            json_object_set_new(body, field, json_true()) != 0)
+            return sl_http_from_status(e, SL_ERR_NOMEM, NULL);
+    }
+    return true;
+}
+
 bool sl_final_message_check(const struct sl_served *v, const json_t *body,
                             struct sl_http_error *e) {
     const json_t *asked = json_object_get(body, field);

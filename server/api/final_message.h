@@ -9,6 +9,9 @@ struct sl_rendered;
 
 /* Whether the body asks for it. */
 bool sl_final_message_asked(const json_t *body);
+/* Other servers' clients mark the message itself: "prefix": true (DeepSeek, Mistral) or "partial":
+ * true (Kimi) in an assistant's message at the end. Sets the field for that. False: e is set. */
+bool sl_final_message_read_mark(json_t *body, struct sl_http_error *e);
 /* Checks what it is given with. False: e names the field. */
 bool sl_final_message_check(const struct sl_served *v, const json_t *body, struct sl_http_error *e);
 /* Cuts what the template wrote behind the text of the last of `messages` (sl_messages_read), so

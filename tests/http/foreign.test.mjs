@@ -166,4 +166,25 @@ it('takes the fields of conversations on all of their endpoints', async () => {
   }
 });
 
+it('goes on with a message that is marked as the beginning of the answer', async () => {
+  const messages = [...message, { role: 'assistant', content: 'once' }];
+  const ask = async (last, extra) => send('/v1/chat/completions', { messages: [messages[0], { ...messages[1], ...last }], temperature: 0, max_tokens: 8, ...extra });
+  const whole = async (...a) => said('/v1/chat/completions', (await ask(...a)).body);
+  const went_on = await whole({}, { continue_final_message: true });
+  assert.notEqual(went_on, await whole({}));
+  assert.equal(await whole({ prefix: true }), went_on);
+  assert.equal(await whole({ partial: true }), went_on);
+  assert.equal(await whole({ prefix: false }), await whole({}));
+  assert.match((await ask({ prefix: 'x' })).text, /'messages\[1\].prefix' must be true or false/);
+});
+
+it('makes vectors in the one way it has', async () => {
+  const embed = async (extra) => { const r = await server.post('/v1/embeddings', { input: 'hi', ...extra }); return { status: r.status, text: await r.text() }; };
+  assert.equal((await embed({ normalize: true, embd_normalize: 2, add_special_tokens: true, truncate_prompt_tokens: -1 })).status, 200);
+  for (const [name, value] of Object.entries({ normalize: false, embd_normalize: -1, add_special_tokens: false, truncate_prompt_tokens: 1, messages: message })) {
+    const { status, text } = await embed({ [name]: value });
+    assert.ok(status === 400 && JSON.parse(text).error.param === name, `${name}: ${text.slice(0, 200)}`);
+  }
+});
+
 test.after(async () => server && server.stop());
