@@ -76,6 +76,17 @@ def test_faults(root, names):
     return faults
 
 
+def makefiles(root):
+    """The text of the Makefile and of the parts that it includes, and their names."""
+    makefile = read(root, "Makefile")
+    parts = re.findall(r"^include (mk/\S+)", makefile, re.M)
+    return "\n".join([makefile, *(read(root, p) for p in parts)]), parts
+
+
+def make_targets(rules):
+    return set(re.findall(r"^([a-z][a-z-]*)(?=[ :])[^=\n]*:(?!=)", rules, re.M)) | set(" ".join(re.findall(r"^\.PHONY:(.*)", rules, re.M)).split())
+
+
 def target_faults(root, names, targets):
     said = [(name, t) for name in names for t in re.findall(r"(?:`|^    )make ([a-z][a-z-]*)", read(root, name), re.M)]
     return [f"{name}: make has no target {t}" for name, t in said if t not in targets]
@@ -145,11 +156,9 @@ def main():
     names = documents(ROOT)
     known = [os.path.relpath(os.path.join(folder, f), ROOT) for top in SOURCE_FOLDERS for folder, inner, files in os.walk(os.path.join(ROOT, top))
              for f in files if "node_modules" not in folder]
-    makefile = read(ROOT, "Makefile")
-    parts = re.findall(r"^include (mk/\S+)", makefile, re.M)
+    rules, parts = makefiles(ROOT)
     alone = {os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, "mk", "*.mk"))} - set(parts)
-    rules = "\n".join([makefile, *(read(ROOT, p) for p in parts)])
-    targets = set(re.findall(r"^([a-z][a-z-]*)(?=[ :])[^=\n]*:(?!=)", rules, re.M)) | set(" ".join(re.findall(r"^\.PHONY:(.*)", rules, re.M)).split())
+    targets = make_targets(rules)
     sources = "".join(read(ROOT, os.path.relpath(p, ROOT)) for p in glob.glob(os.path.join(ROOT, "server", "**", "*.c"), recursive=True))
     checks = [("the checks find what is wrong", bad_faults()), ("links", link_faults(ROOT, names)), ("files", file_faults(ROOT, names, known)),
               ("tests by name", test_faults(ROOT, names)),
@@ -164,4 +173,5 @@ def main():
     print(f"1..{len(checks)}")
 
 
-main()
+if __name__ == "__main__":
+    main()
