@@ -28,10 +28,13 @@
 
 /* A year: as good as never. */
 #define MAX_SECONDS 31536000
+/* --reasoning-budget is not given. */
+#define NO_BUDGET UINT32_MAX
 
 struct options {
     const char *model, *log_level, *api_key, *api_key_file;
-    const char *unix_mode;
+    const char *unix_mode, *reasoning;
+    uint32_t reasoning_budget;
     struct sl_arg_list hosts, cors_origins, allowed_hosts, alias_words;
     struct sl_aliases aliases;
     uint32_t port, max_body_mib, drain_s;
@@ -229,6 +232,20 @@ static bool check_transport(struct options *o) {
     return true;
 }
 
+static bool check_reasoning(struct options *o) {
+    static const char *const words[] = {
+        [SL_THINKING_AS_TEMPLATE] = "auto", [SL_THINKING_ON] = "on", [SL_THINKING_OFF] = "off"};
+    o->server.limits_reasoning = o->reasoning_budget != NO_BUDGET;
+    o->server.reasoning_budget = o->reasoning_budget;
+    for (uint32_t i = 0; i < SL_COUNTOF(words); i++)
+        if (strcmp(o->reasoning, words[i]) == 0) {
+            o->server.thinking = (enum sl_thinking_default)i;
+            return true;
+        }
+    sl_usage_error("serve", "--reasoning must be on, off or auto, not %s", o->reasoning);
+    return false;
+}
+
 static bool check_options(struct options *o) {
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     if (!check_transport(o))
@@ -237,7 +254,7 @@ static bool check_options(struct options *o) {
         sl_usage_error("serve", "--cache-disk needs --cache-dir");
         return false;
     }
-    if (!sl_engine_options_apply("serve", &o->memory, &o->engine))
+    if (!sl_engine_options_apply("serve", &o->memory, &o->engine) || !check_reasoning(o))
         return false;
     for (int i = SL_LOG_ERROR; i <= SL_LOG_DEBUG; i++) {
         if (strcmp(o->log_level, levels[i]) == 0) {
@@ -393,6 +410,8 @@ static int serve(struct options *o) {
 static const struct options defaults = {
     .log_level = "info",
     .response_store_bytes = STORE_DEFAULT,
+    .reasoning = "auto",
+    .reasoning_budget = NO_BUDGET,
     .port = 8080,
     .drain_s = 30,
     .memory = SL_ENGINE_OPTIONS_DEFAULT,
@@ -416,6 +435,14 @@ static const struct sl_arg args[] = {
      false},
     {SL_ARG_FLAG, 0, "--any-model-name", NULL, &given.any_model_name,
      "accept every name of a model in requests", false},
+    {SL_ARG_STRING, 0, "--reasoning", "HOW", &given.reasoning,
+     "on or off: what requests that do not say are told of thinking; auto: as the\n"
+     "model's template has it (default auto)",
+     false},
+    {SL_ARG_U32, 0, "--reasoning-budget", "TOKENS", &given.reasoning_budget,
+     "most tokens of reasoning of requests that set no limit: then its end is forced\n"
+     "(default: no limit)",
+     false},
     {SL_ARG_HEADING, 0, "Where", NULL, NULL, NULL, false},
     {SL_ARG_LIST, 0, "--host", "HOST", &given.hosts,
      "address to listen on (default 127.0.0.1: this machine only); up to three times;\n"
@@ -526,6 +553,7 @@ static const struct sl_arg_limit limits[] = {
     {"--template-timeout-s", 1, MAX_SECONDS, NULL},
     {"--buffer-tokens", 1, SL_MAX_CTX_TOKENS, NULL},
     {"--drain-s", 0, MAX_SECONDS, NULL},
+    {"--reasoning-budget", 0, INT32_MAX, NULL},
 };
 
 static const struct sl_command command = {

@@ -31,9 +31,20 @@ static bool arguments_fit(const json_t *messages, uint32_t units, struct sl_http
     return true;
 }
 
+/* Sets what the request has not set, under either name. */
+static bool set_thinking(json_t *vars, enum sl_thinking_default thinking) {
+    bool on = thinking == SL_THINKING_ON;
+    if (thinking == SL_THINKING_AS_TEMPLATE || json_object_get(vars, "enable_thinking") ||
+        json_object_get(vars, "thinking"))
+        return true;
+    return json_object_set_new(vars, "enable_thinking", json_boolean(on)) == 0 &&
+           json_object_set_new(vars, "thinking", json_boolean(on)) == 0;
+}
+
 /* Variables of the template. False: out of memory. */
-static bool make_vars(const struct sl_served *v, const json_t *body, const json_t *messages,
+static bool make_vars(const struct sl_exchange *ex, const json_t *body, const json_t *messages,
                       const json_t *tools, struct sl_chat_vars *out) {
+    const struct sl_served *v = ex->server->served;
     const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
     const json_t *effort = json_object_get(body, "reasoning_effort");
     const json_t *generate = json_object_get(body, "add_generation_prompt");
@@ -48,6 +59,7 @@ static bool make_vars(const struct sl_served *v, const json_t *body, const json_
                sl_tools_thinking(copy, v->format->thinking));
     if (ok && json_is_string(effort) && !json_object_get(out->all, "reasoning_effort"))
         ok = json_object_set(out->all, "reasoning_effort", (json_t *)effort) == 0;
+    ok = ok && set_thinking(out->all, ex->server->config.thinking);
     if (!ok)
         sl_chat_vars_release(out);
     return ok;
@@ -80,7 +92,7 @@ static enum sl_status render_once(void *ctx, const json_t *messages,
     const struct sl_served *v = r->ex->server->served;
     struct sl_chat_vars vars = {0};
     enum sl_status status =
-        make_vars(v, r->body, messages, r->tools, &vars)
+        make_vars(r->ex, r->body, messages, r->tools, &vars)
             ? sl_template_render_own(v->chat.template, vars.all, vars.own, limits, out, err)
             : SL_ERR_NOMEM;
     sl_chat_vars_release(&vars);
@@ -229,9 +241,16 @@ static void wishes_release(struct wishes *w) {
 }
 
 /* Makes a limit on reasoning ready for this place, or drops it where there can be none. */
-static bool plan_budget(const struct sl_served *v, bool thinks, enum sl_answer_place place,
-                        struct sl_reasoning_budget *b, struct sl_http_error *e) {
+static bool plan_budget(struct sl_exchange *ex, bool thinks, enum sl_answer_place place,
+                        struct sl_reasoning_budget *b) {
+    const struct sl_server_config *config = &ex->server->config;
+    const struct sl_served *v = ex->server->served;
     const struct sl_answer_format *f = v->format;
+    struct sl_http_error *e = &ex->error;
+    if (config->limits_reasoning && !b->asked && f->think_close) {
+        b->given = true;
+        b->tokens = config->reasoning_budget;
+    }
     if (!b->given)
         return true;
     b->given = thinks && place != SL_ANSWER_BEHIND_REASONING;
@@ -267,7 +286,7 @@ static bool plan_answer(struct sl_exchange *ex, const json_t *body, struct wishe
     bool thinks = v->thinks || place == SL_ANSWER_IN_REASONING;
     if (w->tools.choice == SL_TOOLS_NONE)
         callable = NULL;
-    if (!plan_budget(v, thinks, place, &p->budget, &ex->error))
+    if (!plan_budget(ex, thinks, place, &p->budget))
         return false;
     p->header = strndup(header.ptr, header.len);
     if (!p->header)

@@ -11,6 +11,7 @@
 #define SL_BUDGET_TAIL_BYTES 128u /* of the answer's text, more than any marker has */
 
 struct sl_reasoning_budget {
+    bool asked; /* the request says something: a limit, or that there is none */
     bool given;
     uint32_t tokens;
     bool open;                /* the answer begins inside the reasoning */

@@ -177,6 +177,7 @@ static bool read_budget(const json_t *body, struct sl_gen_params *p, struct sl_h
             return sl_http_bad(e, names[i],
                                "'%s' must be an integer from -1 (no limit) to %d, not %s", names[i],
                                INT32_MAX, json_is_integer(v) ? "one outside" : sl_json_kind(v));
+        p->budget.asked = true;
         p->budget.given = n >= 0;
         p->budget.tokens = n >= 0 ? (uint32_t)n : 0;
     }

@@ -14,6 +14,9 @@ struct sl_tokenizer;
 #define SL_SERVER_MAX_ALIASES 31u
 
 /* Strings and arrays of them are borrowed until sl_server_destroy. */
+/* What a chat template is told of thinking by requests that do not say. */
+enum sl_thinking_default { SL_THINKING_AS_TEMPLATE, SL_THINKING_ON, SL_THINKING_OFF };
+
 struct sl_server_config {
     const char *const *hosts; /* [n_hosts] names or addresses to bind */
     uint32_t n_hosts;         /* at most SL_SERVER_MAX_HOSTS; 0 = 127.0.0.1, or none if unix_socket
@@ -46,6 +49,9 @@ struct sl_server_config {
     uint32_t keepalive_s;        /* interval of comments on a silent stream; 0 = 5 */
     uint32_t buffer_tokens;      /* unread tokens of an answer before its session parks; 0 = 1024 (a
                                     sixteenth with log-probabilities) */
+    enum sl_thinking_default thinking;
+    bool limits_reasoning;       /* of requests that set no limit, where the model's reasoning */
+    uint32_t reasoning_budget;   /* can be closed: to so many tokens */
     const char *const *api_keys; /* accepted keys; none = open */
     uint32_t n_api_keys;
 };

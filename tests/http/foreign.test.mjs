@@ -159,6 +159,29 @@ it('turns thinking on and off, and limits it, under every name that clients have
   }
 });
 
+it('has defaults of its operator for thinking, which requests may change', async () => {
+  const file = thinker();
+  const s = await Server.start(['--reasoning', 'off', '--reasoning-budget', '6'], file);
+  try {
+    const prompt = async (extra) => (await (await s.post('/apply-template', { messages: message, ...extra })).json()).prompt;
+    for (const extra of [{}, { reasoning_effort: 'high' }, { chat_template_kwargs: { x: 1 } }]) assert.match(await prompt(extra), /<\/think>\n\n$/);
+    for (const extra of [{ enable_thinking: true }, { chat_template_kwargs: { enable_thinking: true } }, { thinking: { type: 'enabled' } }]) assert.match(await prompt(extra), /<think>\n$/);
+    const thought = async (path, extra) => {
+      const { body } = await send(path, { temperature: 0, ignore_eos: true, ...extra }, s);
+      return path === '/v1/messages' ? body.content.map((c) => c.thinking ?? '').join('') : body.choices[0].message.reasoning_content ?? '';
+    };
+    const chat = '/v1/chat/completions', on = { chat_template_kwargs: { enable_thinking: true }, max_tokens: 40 };
+    assert.equal(await thought(chat, { max_tokens: 8 }), '');
+    const six = await thought(chat, on), free = await thought(chat, { ...on, reasoning_budget: -1 });
+    assert.ok(six.length > 0 && six.length < free.length, JSON.stringify([six, free]));
+    assert.equal(await thought(chat, { ...on, reasoning_budget: 6 }), six);
+    assert.ok((await thought(chat, { ...on, reasoning_budget: 12 })).length > six.length);
+    assert.equal(await thought('/v1/messages', { thinking: { type: 'enabled' }, max_tokens: 40 }), six);
+  } finally {
+    await s.stop();
+  }
+});
+
 it('takes the fields of conversations on all of their endpoints', async () => {
   for (const path of conversations) {
     await taken(path, { reasoning_budget: 4, add_generation_prompt: false, ignore_eos: true, reasoning_format: 'none', cache_prompt: false, min_tokens: 2, timeout_s: 60 });

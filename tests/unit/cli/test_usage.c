@@ -261,7 +261,7 @@ static void empty_words(void **state) {
         {"serve",
          "--model --alias --host --unix-socket --unix-mode --tls-cert --tls-key "
          "--api-key-file --api-key --cors-origin --allowed-hosts --cache-dir --kv-type --trace "
-         "--record-routes --cpu-isa --log-level"},
+         "--record-routes --cpu-isa --log-level --reasoning"},
         {"run", "--model --file --think --history --kv-type --trace --record-routes"},
         {"plan", "--model --cache-dir --kv-type"},
         {"score", "--model --ids --text --logprobs --cpu-isa"},
