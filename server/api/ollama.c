@@ -63,9 +63,6 @@ static bool read_options(struct sl_exchange *ex, struct sl_translation *t, const
         return sl_http_bad(e, "options", "'options' must be an object, not %s",
                            sl_json_kind(options));
     sl_translate_controls(t, options);
-    const json_t *seed = json_object_get(options, "seed");
-    if (json_is_integer(seed) && json_integer_value(seed) == -1) /* which asks for any */
-        json_object_del(t->chat, "seed");
     for (size_t i = 0; i < COUNTOF(same_options); i++)
         sl_translate_copy(t, options, same_options[i], same_options[i]);
     return read_num_predict(t, options, e) && check_num_ctx(ex, options, e);

@@ -220,6 +220,7 @@ static const struct refused {
     {"chat_template", OFF_ZERO},
     {"documents", OFF_ZERO},
     {"truncate_prompt_tokens", OFF_NEGATIVE},
+    {"generation_prompt", OFF_ZERO},
     {"web_search_options", OFF_NULL},
     /* the end of the answer, and its form */
     {"t_max_predict_ms", OFF_TO_ZERO},
@@ -230,6 +231,12 @@ static const struct refused {
     {"structural_tag", OFF_ZERO},
     {"include_stop_str_in_output", OFF_ZERO},
     {"skip_special_tokens", OFF_TRUE},
+    {"parse_tool_calls", OFF_TRUE},
+    {"chat_parser", OFF_ZERO},
+    {"reasoning_budget_message", OFF_ZERO},
+    {"reasoning_budget_start_tag", OFF_ZERO},
+    {"reasoning_budget_end_tag", OFF_ZERO},
+    {"reasoning_budget_end_tags", OFF_ZERO},
     {"audio", OFF_NULL},
     /* what is told beside it */
     {"n_probs", OFF_ZERO}, /* /completion has read it */

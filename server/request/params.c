@@ -189,14 +189,14 @@ bool sl_params_read(const json_t *body, enum sl_api api, const struct sl_tokeniz
     r.p.sampling.xtc_threshold = 0.1f;
     r.top_logprobs = r.logprobs_count = r.best_of = UINT32_MAX;
     r.max_tokens = r.max_completion_tokens = r.n_predict = NOT_GIVEN;
+    if (!sl_fields_read(body, shared_fields, COUNTOF(shared_fields), &r, e))
+        return false;
     const json_t *seed = json_object_get(body, "seed");
-    if (!seed || json_is_null(seed)) {
+    if (!seed || json_is_null(seed) || json_integer_value(seed) == -1) { /* -1: any */
         /* Never fails for so few bytes; were it to, a fixed seed is still a valid one. */
         if (getrandom(&r.p.sampling.seed, sizeof r.p.sampling.seed, 0) < 0)
             r.p.sampling.seed = 0;
     }
-    if (!sl_fields_read(body, shared_fields, COUNTOF(shared_fields), &r, e))
-        return false;
     bool chat = api != SL_API_COMPLETIONS;
     if (!sl_fields_read(body, chat ? chat_fields : completion_fields,
                         chat ? COUNTOF(chat_fields) : COUNTOF(completion_fields), &r, e))

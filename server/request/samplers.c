@@ -2,8 +2,7 @@
 
 #include <string.h>
 
-#define NAME      "samplers"
-#define MAX_STEPS 64u
+#define NAME "samplers"
 
 /* At temperature 0 the likeliest token is taken, whatever the filters. */
 static bool filters(const struct sl_sampling *s) {
@@ -69,18 +68,19 @@ static void temperature_off(struct sl_sampling *s) {
 
 static const struct step {
     const char *name;
+    char letter;
     bool (*is_on)(const struct sl_sampling *s);
     void (*switch_off)(struct sl_sampling *s);
 } steps[] = {
-    {"penalties", penalties_on, penalties_off},
-    {"dry", dry_on, dry_off},
-    {"top_n_sigma", sigma_on, sigma_off},
-    {"top_k", top_k_on, top_k_off},
-    {"typ_p", typical_on, typical_off},
-    {"top_p", top_p_on, top_p_off},
-    {"min_p", min_p_on, min_p_off},
-    {"xtc", xtc_on, xtc_off},
-    {"temperature", temperature_on, temperature_off},
+    {"penalties", 'e', penalties_on, penalties_off},
+    {"dry", 'd', dry_on, dry_off},
+    {"top_n_sigma", 's', sigma_on, sigma_off},
+    {"top_k", 'k', top_k_on, top_k_off},
+    {"typ_p", 'y', typical_on, typical_off},
+    {"top_p", 'p', top_p_on, top_p_off},
+    {"min_p", 'm', min_p_on, min_p_off},
+    {"xtc", 'x', xtc_on, xtc_off},
+    {"temperature", 't', temperature_on, temperature_off},
 };
 #define N_STEPS ((uint32_t)(sizeof steps / sizeof *steps))
 
@@ -91,26 +91,47 @@ static uint32_t step_of(const char *name) {
     return N_STEPS;
 }
 
-bool sl_samplers_read(const json_t *body, struct sl_sampling *s, struct sl_http_error *e) {
-    const json_t *v = json_object_get(body, NAME);
-    uint32_t at[MAX_STEPS], last = 0;
-    bool named[N_STEPS] = {false};
-    size_t n = json_array_size(v);
-    if (!v || json_is_null(v))
-        return true;
-    if (!json_is_array(v) || n > MAX_STEPS)
+static uint32_t step_of_letter(char c) {
+    for (uint32_t i = 0; i < N_STEPS; i++)
+        if (steps[i].letter == c)
+            return i;
+    return N_STEPS;
+}
+
+/* Of names, or of their letters. False: e is set. */
+static bool read_list(const json_t *v, uint32_t *at, size_t *out_n, struct sl_http_error *e) {
+    bool letters = json_is_string(v);
+    size_t n = letters ? json_string_length(v) : json_array_size(v);
+    if ((!letters && !json_is_array(v)) || n > N_STEPS)
         return sl_http_bad(e, NAME, "'" NAME "' must be an array of at most %u names, not %s",
-                           MAX_STEPS, json_is_array(v) ? "a longer one" : sl_json_kind(v));
+                           N_STEPS, n > N_STEPS ? "a longer one" : sl_json_kind(v));
     for (size_t i = 0; i < n; i++) {
-        const json_t *name = json_array_get(v, i);
-        at[i] = step_of(json_string_value(name));
+        at[i] = letters ? step_of_letter(json_string_value(v)[i])
+                        : step_of(json_string_value(json_array_get(v, i)));
         if (at[i] == N_STEPS)
             return sl_http_bad(e, NAME,
                                "'" NAME "[%zu]' must be penalties, dry, top_n_sigma, top_k, typ_p, "
                                "top_p, min_p, xtc or temperature",
                                i);
-        named[at[i]] = true;
+        for (size_t k = 0; k < i; k++)
+            if (at[k] == at[i])
+                return sl_http_bad(e, NAME, "'" NAME "' has '%s' twice", steps[at[i]].name);
     }
+    *out_n = n;
+    return true;
+}
+
+bool sl_samplers_read(const json_t *body, struct sl_sampling *s, struct sl_http_error *e) {
+    const json_t *v = json_object_get(body, NAME);
+    uint32_t at[N_STEPS], last = 0;
+    bool named[N_STEPS] = {false};
+    size_t n = 0;
+    if (!v || json_is_null(v))
+        return true;
+    if (!read_list(v, at, &n, e))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        named[at[i]] = true;
     for (uint32_t i = 0; i < N_STEPS; i++)
         if (!named[i])
             steps[i].switch_off(s);

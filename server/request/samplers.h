@@ -1,4 +1,5 @@
-/* `samplers`, llama.cpp's list of the steps that choose a token: those it does not name are off.
+/* `samplers`, llama.cpp's list of the steps that choose a token, by their names or in a string of
+ * their letters: those it does not name are off.
  *
  * The engine's steps have one order (engine/sample/sampler.h), which is llama.cpp's own. A list may
  * name steps in another order only as far as they are off, for then it makes no difference. */

@@ -23,7 +23,7 @@ const off = (v) => v === 0 || v === false || v === '' || (Array.isArray(v) && v.
 const sampling = {
   stream: is.bool, temperature: is.number(0, 2), top_p: is.number(0, 1), top_k: is.int(-1), min_p: is.number(0, 1), typical_p: is.number(0, 1), seed: (v) => Number.isInteger(v) && Math.abs(v) < 2 ** 63,
   presence_penalty: is.number(-2, 2), frequency_penalty: is.number(-2, 2), repeat_penalty: is.number(0.01, 100), repeat_last_n: is.int(-1), max_tokens: is.int(-1), n_predict: is.int(-1), min_tokens: is.int(0), timings_per_token: is.bool, return_progress: is.bool,
-  stop_token_ids: (v) => Array.isArray(v), reasoning_format: is.nothing, reasoning_budget: is.int(-1), mirostat: off, dynatemp_range: off, samplers: is.array,
+  stop_token_ids: (v) => Array.isArray(v), reasoning_format: is.nothing, reasoning_budget: is.int(-1), mirostat: off, dynatemp_range: off, samplers: (v) => is.array(v) || v === '' || v === 'x',
   dry_multiplier: is.number(0, 100), dry_base: is.number(1, 100), dry_allowed_length: is.int(0, 4096), dry_penalty_last_n: is.int(-1), dry_sequence_breakers: is.array,
   stop: (v) => (typeof v === 'string' && v !== '') || (Array.isArray(v) && v.length === 0), logit_bias: (v) => typeof v === 'object' && !(Array.isArray(v) && v.length), n: is.int(1, 128), ignore_eos: is.bool, cache_prompt: is.bool,
   timeout_s: is.number(0.001, 86400), user: is.string, metadata: is.object, service_tier: is.string, store: is.bool, response_format: is.nothing, grammar: (v) => v === '', stream_options: is.nothing,
@@ -169,6 +169,14 @@ it('refuses samplers that it does not have, unless they are off', async () => {
   }
 });
 
+it('takes another seed each time where it is -1', async () => {
+  for (const [path, read] of [['/v1/completions', (b) => b.choices[0].text], ['/completion', (b) => b.content]]) {
+    const ask16 = async (seed) => read(JSON.parse((await ask(path, { prompt: 'once upon a time', max_tokens: 48, temperature: 1.5, ignore_eos: true, seed })).text));
+    assert.notEqual(await ask16(-1), await ask16(-1));
+    assert.equal(await ask16(5), await ask16(5));
+  }
+});
+
 it('applies the samplers that the list names, in its own order', async () => {
   const usual = ['penalties', 'dry', 'top_n_sigma', 'top_k', 'typ_p', 'top_p', 'min_p', 'xtc', 'temperature'];
   const set = { temperature: 0.7, top_k: 3, top_p: 0.9, min_p: 0.05, repeat_penalty: 1.3, dry_multiplier: 1, seed: 11, n_predict: 32, ignore_eos: true };
@@ -177,6 +185,8 @@ it('applies the samplers that the list names, in its own order', async () => {
   // Where a step is off, its place makes no difference; one that is not named is off.
   assert.deepEqual((await native({ ...set, samplers: ['xtc', 'top_n_sigma', ...usual.filter((s) => s !== 'xtc' && s !== 'top_n_sigma' && s !== 'typ_p')] })).tokens, all.tokens);
   const without = async (step, off) => assert.deepEqual((await native({ ...set, samplers: usual.filter((s) => s !== step) })).tokens, (await native({ ...set, ...off })).tokens, step);
+  assert.deepEqual((await native({ ...set, samplers: 'edskypmxt' })).tokens, all.tokens);
+  assert.deepEqual((await native({ ...set, samplers: 'k' })).tokens, (await native({ ...set, samplers: ['top_k'] })).tokens);
   await without('dry', { dry_multiplier: 0 });
   await without('penalties', { repeat_penalty: 1 });
   await without('top_k', { top_k: 0 });
@@ -185,7 +195,7 @@ it('applies the samplers that the list names, in its own order', async () => {
   await without('temperature', { temperature: 1 });
   assert.deepEqual((await native({ ...set, samplers: [] })).tokens, (await native({ seed: 11, n_predict: 32, ignore_eos: true, temperature: 1 })).tokens);
   assert.notDeepEqual((await native({ ...set, samplers: ['temperature'] })).tokens, all.tokens);
-  for (const [samplers, word] of [[['top_k', 'nonsense'], '[1]'], [['temperature', 'top_k'], "'top_k' behind 'temperature'"], [[5], '[0]'], ['kt', 'a string'], [Array(65).fill('dry'), '64']]) {
+  for (const [samplers, word] of [[['top_k', 'nonsense'], '[1]'], [['temperature', 'top_k'], "'top_k' behind 'temperature'"], [[5], '[0]'], ['kzt', '[1]'], [['dry', 'dry'], 'twice'], [5, 'a number'], [Array(10).fill('dry'), 'at most 9'], ['tk', "'top_k' behind 'temperature'"]]) {
     const { status, text } = await ask('/completion', { prompt: 'x', ...set, samplers });
     const { error } = JSON.parse(text);
     assert.ok(status === 400 && error.param === 'samplers' && error.message.includes(word), text);

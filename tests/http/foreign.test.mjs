@@ -52,7 +52,8 @@ it('refuses by name what it does not do, unless it is off', async () => {
     mirostat: 2, dynatemp_range: 0.5, adaptive_target: 0.5, min_keep: 5, tfs_z: 0.5, length_penalty: 2, use_beam_search: true, no_repeat_ngram_size: 3, bad_words: ['a'], allowed_token_ids: [5],
     logits_processors: ['x'], lora: [{ id: 0, scale: 1 }], chat_template: '{{ x }}', documents: [{ text: 'a' }], truncate_prompt_tokens: 5, web_search_options: {}, t_max_predict_ms: 5, n_indent: 2, n_cmpl: 2,
     grammar_lazy: true, grammar_triggers: [{ type: 0, value: 'x' }], structural_tag: { type: 'x' }, include_stop_str_in_output: true, skip_special_tokens: false, audio: { voice: 'x' }, post_sampling_probs: true,
-    prompt_logprobs: 0, return_token_ids: true, return_tokens_as_token_ids: true, include_reasoning: false, guided_whitespace_pattern: ' ', samplers: ['infill'],
+    prompt_logprobs: 0, return_token_ids: true, return_tokens_as_token_ids: true, include_reasoning: false, guided_whitespace_pattern: ' ', samplers: ['infill'], generation_prompt: 'x', parse_tool_calls: false, chat_parser: 'x', reasoning_budget_message: 'x', reasoning_budget_start_tag: 'x', reasoning_budget_end_tag: 'x',
+    reasoning_budget_end_tags: ['x'],
   };
   for (const path of Object.keys(endpoints)) {
     for (const [name, value] of Object.entries(on)) await refused(path, { [name]: value }, name);
@@ -60,7 +61,7 @@ it('refuses by name what it does not do, unless it is off', async () => {
       mirostat: 0, mirostat_tau: 5, mirostat_eta: 0.1, dynatemp_range: 0, dynatemp_exponent: 1, adaptive_target: -1, min_keep: 0, tfs_z: 1, length_penalty: 1, use_beam_search: false, no_repeat_ngram_size: 0, bad_words: [],
       allowed_token_ids: null, logits_processors: [], lora: [], chat_template: null, documents: [], truncate_prompt_tokens: -1, web_search_options: null, t_max_predict_ms: -1, n_indent: 0, n_cmpl: 1, grammar_lazy: false,
       grammar_triggers: [], structural_tag: null, include_stop_str_in_output: false, skip_special_tokens: true, audio: null, n_probs: 0, post_sampling_probs: false, prompt_logprobs: null, return_token_ids: false,
-      return_tokens_as_token_ids: false, include_reasoning: true, n: 1, echo: false, logprobs: path === '/v1/completions' || path === '/completion' ? 0 : false,
+      return_tokens_as_token_ids: false, include_reasoning: true, generation_prompt: '', parse_tool_calls: true, chat_parser: '', reasoning_budget_message: '', n: 1, echo: false, logprobs: path === '/v1/completions' || path === '/completion' ? 0 : false,
     });
   }
 });
