@@ -82,13 +82,21 @@ static const struct step {
     {"xtc", 'x', xtc_on, xtc_off},
     {"temperature", 't', temperature_on, temperature_off},
 };
-#define N_STEPS ((uint32_t)(sizeof steps / sizeof *steps))
+#define N_STEPS  ((uint32_t)(sizeof steps / sizeof *steps))
+#define MAX_LIST 32u
+
+/* Steps that are never on here: the fields that would turn them on are refused. */
+#define NO_STEP (N_STEPS + 1)
+static const char *const no_steps[] = {"tfs_z", "adaptive_p"};
 
 static uint32_t step_of(const char *name) {
     for (uint32_t i = 0; name && i < N_STEPS; i++)
         if (strcmp(name, steps[i].name) == 0)
             return i;
-    return N_STEPS;
+    for (size_t i = 0; name && i < sizeof no_steps / sizeof *no_steps; i++)
+        if (strcmp(name, no_steps[i]) == 0)
+            return NO_STEP;
+    return name && strcmp(name, "typical_p") == 0 ? step_of("typ_p") : N_STEPS;
 }
 
 static uint32_t step_of_letter(char c) {
@@ -102,9 +110,9 @@ static uint32_t step_of_letter(char c) {
 static bool read_list(const json_t *v, uint32_t *at, size_t *out_n, struct sl_http_error *e) {
     bool letters = json_is_string(v);
     size_t n = letters ? json_string_length(v) : json_array_size(v);
-    if ((!letters && !json_is_array(v)) || n > N_STEPS)
+    if ((!letters && !json_is_array(v)) || n > MAX_LIST)
         return sl_http_bad(e, NAME, "'" NAME "' must be an array of at most %u names, not %s",
-                           N_STEPS, n > N_STEPS ? "a longer one" : sl_json_kind(v));
+                           MAX_LIST, n > MAX_LIST ? "a longer one" : sl_json_kind(v));
     for (size_t i = 0; i < n; i++) {
         at[i] = letters ? step_of_letter(json_string_value(v)[i])
                         : step_of(json_string_value(json_array_get(v, i)));
@@ -113,9 +121,6 @@ static bool read_list(const json_t *v, uint32_t *at, size_t *out_n, struct sl_ht
                                "'" NAME "[%zu]' must be penalties, dry, top_n_sigma, top_k, typ_p, "
                                "top_p, min_p, xtc or temperature",
                                i);
-        for (size_t k = 0; k < i; k++)
-            if (at[k] == at[i])
-                return sl_http_bad(e, NAME, "'" NAME "' has '%s' twice", steps[at[i]].name);
     }
     *out_n = n;
     return true;
@@ -123,7 +128,7 @@ static bool read_list(const json_t *v, uint32_t *at, size_t *out_n, struct sl_ht
 
 bool sl_samplers_read(const json_t *body, struct sl_sampling *s, struct sl_http_error *e) {
     const json_t *v = json_object_get(body, NAME);
-    uint32_t at[N_STEPS], last = 0;
+    uint32_t at[MAX_LIST], last = N_STEPS;
     bool named[N_STEPS] = {false};
     size_t n = 0;
     if (!v || json_is_null(v))
@@ -131,14 +136,17 @@ bool sl_samplers_read(const json_t *body, struct sl_sampling *s, struct sl_http_
     if (!read_list(v, at, &n, e))
         return false;
     for (size_t i = 0; i < n; i++)
-        named[at[i]] = true;
+        if (at[i] < N_STEPS)
+            named[at[i]] = true;
     for (uint32_t i = 0; i < N_STEPS; i++)
         if (!named[i])
             steps[i].switch_off(s);
     for (size_t i = 0; i < n; i++) {
-        if (!steps[at[i]].is_on(s))
+        if (at[i] >= N_STEPS || !steps[at[i]].is_on(s))
             continue;
-        if (at[i] < last)
+        if (at[i] == last)
+            return sl_http_bad(e, NAME, "'" NAME "' has '%s' twice", steps[last].name);
+        if (last < N_STEPS && at[i] < last)
             return sl_http_bad(e, NAME,
                                "'" NAME "' has '%s' behind '%s': this server applies penalties, "
                                "dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc and temperature "

@@ -185,6 +185,8 @@ it('applies the samplers that the list names, in its own order', async () => {
   // Where a step is off, its place makes no difference; one that is not named is off.
   assert.deepEqual((await native({ ...set, samplers: ['xtc', 'top_n_sigma', ...usual.filter((s) => s !== 'xtc' && s !== 'top_n_sigma' && s !== 'typ_p')] })).tokens, all.tokens);
   const without = async (step, off) => assert.deepEqual((await native({ ...set, samplers: usual.filter((s) => s !== step) })).tokens, (await native({ ...set, ...off })).tokens, step);
+  // As SillyTavern lists them, with names that are gone or have two forms.
+  assert.deepEqual((await native({ ...set, tfs_z: 1, samplers: ['penalties', 'dry', 'top_n_sigma', 'top_k', 'typ_p', 'tfs_z', 'typical_p', 'top_p', 'min_p', 'xtc', 'temperature', 'adaptive_p'] })).tokens, all.tokens);
   assert.deepEqual((await native({ ...set, samplers: 'edskypmxt' })).tokens, all.tokens);
   assert.deepEqual((await native({ ...set, samplers: 'k' })).tokens, (await native({ ...set, samplers: ['top_k'] })).tokens);
   await without('dry', { dry_multiplier: 0 });
@@ -195,7 +197,7 @@ it('applies the samplers that the list names, in its own order', async () => {
   await without('temperature', { temperature: 1 });
   assert.deepEqual((await native({ ...set, samplers: [] })).tokens, (await native({ seed: 11, n_predict: 32, ignore_eos: true, temperature: 1 })).tokens);
   assert.notDeepEqual((await native({ ...set, samplers: ['temperature'] })).tokens, all.tokens);
-  for (const [samplers, word] of [[['top_k', 'nonsense'], '[1]'], [['temperature', 'top_k'], "'top_k' behind 'temperature'"], [[5], '[0]'], ['kzt', '[1]'], [['dry', 'dry'], 'twice'], [5, 'a number'], [Array(10).fill('dry'), 'at most 9'], ['tk', "'top_k' behind 'temperature'"]]) {
+  for (const [samplers, word] of [[['top_k', 'nonsense'], '[1]'], [['temperature', 'top_k'], "'top_k' behind 'temperature'"], [[5], '[0]'], ['kzt', '[1]'], [['dry', 'dry'], "'dry' twice"], [5, 'a number'], [Array(33).fill('dry'), 'at most 32'], ['tk', "'top_k' behind 'temperature'"]]) {
     const { status, text } = await ask('/completion', { prompt: 'x', ...set, samplers });
     const { error } = JSON.parse(text);
     assert.ok(status === 400 && error.param === 'samplers' && error.message.includes(word), text);

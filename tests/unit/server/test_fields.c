@@ -358,7 +358,7 @@ static void test_each_bad_field(void **state) {
         {"{\"top_n_sigma\":\"a\"}", "top_n_sigma"},
         {"{\"samplers\":[\"infill\"]}", "samplers"},
         {"{\"samplers\":\"kz\"}", "samplers"},
-        {"{\"samplers\":[\"dry\",\"dry\"]}", "samplers"},
+        {"{\"top_k\":3,\"samplers\":[\"top_k\",\"top_k\"]}", "samplers"},
         {"{\"top_k\":5,\"top_p\":0.5,\"samplers\":[\"top_p\",\"top_k\"]}", "samplers"},
         {"{\"max_tokens\":\"5\"}", "max_tokens"},
         {"{\"max_completion_tokens\":true}", "max_completion_tokens"},
