@@ -341,6 +341,7 @@ static bool check_foreign(const json_t *body, struct sl_http_error *e) {
         {"reasoning", "use 'thinking'"},
         {"enable_thinking", "use 'thinking'"},
         {"n", "an answer has one choice"},
+        {"n_cmpl", "an answer has one choice"},
         {"best_of", "an answer has one choice"},
         {"echo", "use /v1/completions"},
         {NULL, NULL}};

@@ -25,7 +25,7 @@ static bool is_off(const json_t *v) {
 /* Fields of text completions that have no meaning here. */
 static bool check_fields(const json_t *body, struct sl_http_error *e) {
     static const struct sl_foreign_field foreign[] = {
-        {"n", "use /v1/completions"},
+
         {"best_of", "use /v1/completions"},
         {"echo", "use /v1/completions"},
         {"max_output_tokens", "use 'n_predict'"},
@@ -97,11 +97,10 @@ static bool read_shared(struct sl_translation *t, const json_t *body,
                         struct sl_request_about *about, struct sl_http_error *e) {
     /* Read here, or by nothing. */
     static const char *const own[] = {
-        "prompt",        "n_predict",    "max_tokens",      "n_probs",
-        "seed",          "input_extra",  "return_tokens",   "logprobs",
-        "top_logprobs",  "input_prefix", "input_suffix",    "suffix",
-        "echo",          "json_schema",  "response_fields", "n",
-        "stream_options"};
+        "prompt",       "n_predict",    "max_tokens",      "n_probs",
+        "seed",         "input_extra",  "return_tokens",   "logprobs",
+        "top_logprobs", "input_prefix", "input_suffix",    "suffix",
+        "echo",         "json_schema",  "response_fields", "stream_options"};
     const json_t *seed = json_object_get(body, "seed");
     const struct sl_field field = {"return_tokens", SL_FIELD_BOOL, 0, 0, 0};
     const char *key;

@@ -175,6 +175,7 @@ static bool read_shared(struct sl_exchange *ex, struct sl_translation *t, const 
         {"enable_thinking", "use 'think'"},
         {"tool_choice", "this API has 'tools' alone"},
         {"n", "an answer has one choice"},
+        {"n_cmpl", "an answer has one choice"},
         {"best_of", "an answer has one choice"},
         {"echo", "use /v1/completions"},
         {NULL, NULL}};

@@ -86,6 +86,7 @@ static bool check_foreign(const json_t *body, struct sl_http_error *e) {
         {"thinking", "use 'reasoning'"},
         {"enable_thinking", "use 'chat_template_kwargs'"},
         {"n", "an answer has one choice"},
+        {"n_cmpl", "an answer has one choice"},
         {"best_of", "an answer has one choice"},
         {"echo", "use /v1/completions"},
         {NULL, NULL}};

@@ -148,8 +148,9 @@ void sl_translate_controls(struct sl_translation *t, const json_t *body) {
 }
 
 static bool is_one_choice(const char *name, const json_t *v) {
-    return (strcmp(name, "n") == 0 || strcmp(name, "best_of") == 0) && json_is_integer(v) &&
-           json_integer_value(v) == 1;
+    bool choices =
+        strcmp(name, "n") == 0 || strcmp(name, "n_cmpl") == 0 || strcmp(name, "best_of") == 0;
+    return choices && json_is_integer(v) && json_integer_value(v) == 1;
 }
 
 bool sl_translate_refuse(const json_t *body, const struct sl_foreign_field *f,

@@ -225,7 +225,6 @@ static const struct refused {
     /* the end of the answer, and its form */
     {"t_max_predict_ms", OFF_TO_ZERO},
     {"n_indent", OFF_TO_ZERO},
-    {"n_cmpl", OFF_ONE},
     {"grammar_lazy", OFF_ZERO},
     {"grammar_triggers", OFF_ZERO},
     {"structural_tag", OFF_ZERO},

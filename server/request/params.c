@@ -26,6 +26,7 @@ struct raw {
 static const struct sl_field shared_fields[] = {
     {"stream", SL_FIELD_BOOL, P(stream), 0, 0},
     {"n", SL_FIELD_U32, P(n), 1, SL_MAX_CHOICES},
+    {"n_cmpl", SL_FIELD_U32, P(n), 1, SL_MAX_CHOICES}, /* llama.cpp's name */
     {"max_tokens", SL_FIELD_U32, R(max_tokens), -1, INT32_MAX},
     {"max_completion_tokens", SL_FIELD_U32, R(max_completion_tokens), -1, INT32_MAX},
     {"n_predict", SL_FIELD_U32, R(n_predict), -1, INT32_MAX},

@@ -50,7 +50,7 @@ const taken = async (path, extra) => {
 it('refuses by name what it does not do, unless it is off', async () => {
   const on = {
     mirostat: 2, dynatemp_range: 0.5, adaptive_target: 0.5, min_keep: 5, tfs_z: 0.5, length_penalty: 2, use_beam_search: true, no_repeat_ngram_size: 3, bad_words: ['a'], allowed_token_ids: [5],
-    logits_processors: ['x'], lora: [{ id: 0, scale: 1 }], chat_template: '{{ x }}', documents: [{ text: 'a' }], truncate_prompt_tokens: 5, web_search_options: {}, t_max_predict_ms: 5, n_indent: 2, n_cmpl: 2,
+    logits_processors: ['x'], lora: [{ id: 0, scale: 1 }], chat_template: '{{ x }}', documents: [{ text: 'a' }], truncate_prompt_tokens: 5, web_search_options: {}, t_max_predict_ms: 5, n_indent: 2,
     grammar_lazy: true, grammar_triggers: [{ type: 0, value: 'x' }], structural_tag: { type: 'x' }, include_stop_str_in_output: true, skip_special_tokens: false, audio: { voice: 'x' }, post_sampling_probs: true,
     prompt_logprobs: 0, return_token_ids: true, return_tokens_as_token_ids: true, include_reasoning: false, guided_whitespace_pattern: ' ', samplers: ['infill'], generation_prompt: 'x', parse_tool_calls: false, chat_parser: 'x', reasoning_budget_message: 'x', reasoning_budget_start_tag: 'x', reasoning_budget_end_tag: 'x',
     reasoning_budget_end_tags: ['x'],
@@ -100,13 +100,20 @@ it('says what a field of another API is called here', async () => {
   const foreign = {
     '/v1/chat/completions': { max_output_tokens: 5, stop_sequences: ['x'], num_predict: 5, format: 'json', think: true, echo: true, best_of: 2, n_probs: 3, add_special_tokens: true },
     '/v1/completions': { max_output_tokens: 5, stop_sequences: ['x'], reasoning_effort: 'low', best_of: 2, n_probs: 3, add_special_tokens: false },
-    '/completion': { n: 2, echo: true, suffix: 'x', top_logprobs: 3, max_output_tokens: 5, stop_sequences: ['x'], logprobs: true, add_special_tokens: false, reasoning_effort: 'low' },
-    '/v1/responses': { response_format: { type: 'json_object' }, n: 2, best_of: 2, echo: true, logprobs: true, max_tokens: 5, max_completion_tokens: 5, n_predict: 5, stop_sequences: ['x'], reasoning_effort: 'low', thinking: { type: 'enabled' }, enable_thinking: true, timings_per_token: true, tool_choice: 'required' },
+    '/completion': { echo: true, suffix: 'x', top_logprobs: 3, max_output_tokens: 5, stop_sequences: ['x'], logprobs: true, add_special_tokens: false, reasoning_effort: 'low' },
+    '/v1/responses': { response_format: { type: 'json_object' }, n: 2, n_cmpl: 2, best_of: 2, echo: true, logprobs: true, max_tokens: 5, max_completion_tokens: 5, n_predict: 5, stop_sequences: ['x'], reasoning_effort: 'low', thinking: { type: 'enabled' }, enable_thinking: true, timings_per_token: true, tool_choice: 'required' },
     '/v1/messages': { response_format: { type: 'json_object' }, n: 2, stop: 'x', logprobs: true, top_logprobs: 3, max_completion_tokens: 5, reasoning_effort: 'low', reasoning: { effort: 'low' }, enable_thinking: true, mcp_servers: [{ url: 'x' }], timings_per_token: true, tool_choice: { type: 'any' } },
     '/api/chat': { response_format: { type: 'json_object' }, n: 2, temperature: 1, stop: ['x'], num_predict: 5, max_tokens: 5, reasoning_effort: 'low', logprobs: 3, tool_choice: 'required' },
     '/api/generate': { response_format: { type: 'json_object' }, n: 2, temperature: 1, top_p: 0.5, num_ctx: 64, reasoning: { effort: 'low' }, logprobs: true },
   };
   for (const [path, fields] of Object.entries(foreign)) for (const [name, value] of Object.entries(fields)) await refused(path, { [name]: value }, name);
+  for (const name of ['n', 'n_cmpl']) {
+    const several = (await send('/completion', { prompt: ['once upon', 'a time'], [name]: 2, temperature: 1.5, seed: 3, ignore_eos: true })).body;
+    assert.deepEqual(several.map((c) => [c.index, c.tokens_predicted]), [0, 1, 2, 3].map((i) => [i, 8]));
+    assert.notEqual(several[0].content, several[1].content);
+    assert.equal((await send('/v1/chat/completions', { [name]: 3 })).body.choices.length, 3);
+    await refused('/completion', { [name]: 0 }, name);
+  }
   // llama.cpp reads the number of alternatives under this name too.
   const { body } = await send('/completion', { logprobs: 2 });
   assert.equal(body.completion_probabilities[0].top_logprobs.length, 2);
