@@ -39,8 +39,8 @@ static const struct family {
 #define TYPED_ONE                                       false
 #define TYPED_ROWS                                      false
 #define TYPED_HEADS                                     false
-#define TYPED_LATENT                                    false
-#define TYPED_LATENT_PARTS                              false
+#define TYPED_PAIRS_32                                  false
+#define TYPED_PAIRS_64                                  false
 #define TYPED_MMA                                       true
 #define TYPED_MMA_Q8_0                                  true
 #define TYPED_PAIR                                      true

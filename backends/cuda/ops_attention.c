@@ -1,10 +1,9 @@
 /* sl_op_attention and sl_op_kv_write. */
 #include "backends/cuda/ops_internal.h"
 
-/* Latents, which are wider than any head, have up to four times the parts, and fewer rows at once.
- */
-#define LATENT_WAVE_ROWS  8u
-#define LATENT_MOST_PARTS 4096u /* of all heads */
+/* Values of 512 elements have up to four times the parts. Latents have fewer rows at once. */
+#define LATENT_WAVE_ROWS 8u
+#define WIDE_MOST_PARTS  4096u /* of all heads */
 
 /* So many rows at once as the scratch has room for. */
 static uint32_t wave_rows(const struct sl_cuda *c, uint32_t n_heads, uint32_t splits,
@@ -15,15 +14,15 @@ static uint32_t wave_rows(const struct sl_cuda *c, uint32_t n_heads, uint32_t sp
 
 uint64_t sl_cuda_attention_scratch(const struct sl_device_limits *limits) {
     uint64_t rows = limits->max_tok < SL_ATTN_WAVE_ROWS ? limits->max_tok : SL_ATTN_WAVE_ROWS;
-    if (limits->max_head_n) { /* so these are latents */
-        uint64_t parts = (uint64_t)limits->max_heads * SL_LATENT_SPLITS(limits->max_heads);
-        if (limits->max_heads > 32 && parts < LATENT_MOST_PARTS) /* fewer heads may have more */
-            parts = LATENT_MOST_PARTS;
-        rows = rows < LATENT_WAVE_ROWS ? rows : LATENT_WAVE_ROWS;
-        return rows * parts * SL_ATTN_PART_FLOATS(limits->max_head_dim) * 4;
-    }
-    return rows * limits->max_heads * SL_ATTN_SPLITS * SL_ATTN_PART_FLOATS(limits->max_head_dim) *
-           4;
+    uint64_t wide = (uint64_t)limits->max_heads * SL_WIDE_SPLITS(limits->max_heads);
+    if (limits->max_heads > 32 && wide < WIDE_MOST_PARTS) /* fewer heads may have more */
+        wide = WIDE_MOST_PARTS;
+    uint64_t parts = rows * limits->max_heads * SL_ATTN_SPLITS;
+    if (limits->max_head_n) /* so these are latents */
+        parts = wide * (rows < LATENT_WAVE_ROWS ? rows : LATENT_WAVE_ROWS);
+    else if (limits->max_head_dim >= SL_WIDE_DIM && parts < wide)
+        parts = wide;
+    return parts * SL_ATTN_PART_FLOATS(limits->max_head_dim) * 4;
 }
 
 static struct sl_karg_kv kv_args(const struct sl_kv_view *kv) {
@@ -216,10 +215,69 @@ static struct sl_karg_attention attention_args(const struct sl_cuda *c,
                                       .chunk = a->chunk};
 }
 
+/* ---- heads of 512 ---- */
+
+/* Tiles of 16 pairs that a block of the kernels for heads of SL_WIDE_DIM takes at most; 0: such
+ * heads are not theirs. All this is the model's and the device's alone, so all rows of a model go
+ * one way.
+ */
+static uint32_t wide_tiles(const struct sl_cuda *c, const struct sl_op_attention *a) {
+    const struct sl_kv_view *kv = &a->kv;
+    uintptr_t addresses =
+        (uintptr_t)kv->k | (uintptr_t)kv->v | kv->k_page_bytes | kv->v_page_bytes | (uintptr_t)a->y;
+    if (kv->dtype != SL_DTYPE_F16 || kv->head_dim_k != SL_WIDE_DIM ||
+        kv->head_dim_v != SL_WIDE_DIM || a->window || a->sinks || any(a) || addresses % 16 ||
+        !sl_cuda_has(c, SL_FAMILY_attention_wide_parts, 0) ||
+        !sl_cuda_has(c, SL_FAMILY_latent_join, 0))
+        return 0;
+    for (uint32_t n = 4; n; n /= 2)
+        if (sl_cuda_has(c, SL_FAMILY_attention_wide_rows, n) &&
+            SL_ATTN_WIDE_SMEM(n) + SL_WIDE_STATIC_SMEM(n) <= c->max_smem_bytes)
+            return n;
+    return 0;
+}
+
+/* Rows [row0, end) in parts, so many rows at once as the scratch has room for. */
+static enum sl_status wide_parts(struct sl_cuda *c, const struct sl_op_attention *a,
+                                 struct sl_karg_attention *k, uint32_t row0, uint32_t end) {
+    uint32_t group = a->n_heads / a->kv.n_kv_heads, most = SL_WIDE_SPLITS(a->n_heads);
+    uint32_t blocks = a->kv.n_kv_heads * sl_ceil_div(group, 16);
+    uint32_t splits = a->max_pages * 2 < most ? a->max_pages * 2 : most;
+    uint32_t wave = wave_rows(c, a->n_heads, most, SL_WIDE_DIM);
+    for (; row0 < end; row0 += k->n_rows) {
+        k->row0 = row0;
+        k->n_rows = end - row0 < wave ? end - row0 : wave;
+        SL_TRY(SL_LAUNCH(c, SL_KERNEL_attention_wide_parts,
+                         ((struct sl_dim3){splits, blocks, k->n_rows}),
+                         ((struct sl_dim3){128, 1, 1}), SL_ATTN_WIDE_SMEM(1), *k));
+        SL_TRY(SL_LAUNCH(c, SL_KERNEL_latent_join, ((struct sl_dim3){a->n_heads, k->n_rows, 1}),
+                         ((struct sl_dim3){SL_WIDE_DIM / 4, 1, 1}), 0, *k));
+    }
+    return SL_OK;
+}
+
+static enum sl_status wide_attention(struct sl_cuda *c, const struct sl_op_attention *a,
+                                     struct sl_karg_attention *k, uint32_t tiles) {
+    SL_TRY(wide_parts(c, a, k, 0, a->n_decode));
+    if (a->n_decode == a->n_tok)
+        return SL_OK;
+    uint32_t group = a->n_heads / a->kv.n_kv_heads;
+    k->row0 = a->n_decode;
+    k->n_rows = a->n_tok - a->n_decode;
+    struct sl_dim3 grid = {sl_ceil_div((uint64_t)k->n_rows * group, 16 * tiles), a->kv.n_kv_heads,
+                           1};
+    return SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_attention_wide_rows, tiles), grid,
+                     ((struct sl_dim3){tiles == 1 ? 128 : 256, 1, 1}), SL_ATTN_WIDE_SMEM(tiles),
+                     *k);
+}
+
 enum sl_status sl_cuda_attention(struct sl_device *d, const struct sl_op_attention *a) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     struct sl_karg_attention k = attention_args(c, a);
     int class = dim_class(a);
+    uint32_t tiles = wide_tiles(c, a);
+    if (tiles)
+        return wide_attention(c, a, &k, tiles);
     /* What the tiles need of shared memory not every GPU has. */
     if (!tile_fits(c, class))
         return single_rows(c, a, &k, class, 0, a->n_tok);
@@ -253,13 +311,13 @@ static uint32_t stages_of(uint32_t tiles) {
 static uint32_t latent_tiles(const struct sl_cuda *c, const struct sl_op_latent_attention *a,
                              enum sl_kernel_family family, uint32_t most) {
     const struct sl_latent_view *kv = &a->kv;
-    if (kv->dtype != SL_DTYPE_F16 || kv->n_latent != SL_LATENT_DIM || kv->n_rot != SL_LATENT_ROT ||
+    if (kv->dtype != SL_DTYPE_F16 || kv->n_latent != SL_WIDE_DIM || kv->n_rot != SL_LATENT_ROT ||
         ((uintptr_t)kv->rows | kv->page_bytes | (uintptr_t)a->y) % 16 ||
         !sl_cuda_has(c, SL_FAMILY_latent_join, 0))
         return 0;
     for (uint32_t n = most; n; n /= 2)
         if (sl_cuda_has(c, family, n) &&
-            SL_LATENT_SMEM(n, stages_of(n)) + SL_LATENT_STATIC_SMEM(n) <= c->max_smem_bytes)
+            SL_LATENT_SMEM(n, stages_of(n)) + SL_WIDE_STATIC_SMEM(n) <= c->max_smem_bytes)
             return n;
     return 0;
 }
@@ -285,7 +343,7 @@ static enum sl_status latent_parts(struct sl_cuda *c, const struct sl_op_latent_
                                    uint32_t tiles, uint32_t row0, uint32_t end) {
     struct sl_karg_attention k = latent_attention_args(c, a);
     uint32_t dim = a->kv.n_latent + a->kv.n_rot, chunks = a->max_pages * 2;
-    uint32_t most = tiles ? SL_LATENT_SPLITS(a->n_heads) : SL_ATTN_SPLITS;
+    uint32_t most = tiles ? SL_WIDE_SPLITS(a->n_heads) : SL_ATTN_SPLITS;
     uint32_t splits = tiles ? chunks : a->max_pages;
     uint32_t wave = wave_rows(c, a->n_heads, most, a->kv.n_latent);
     splits = splits < most ? splits : most;
@@ -299,7 +357,7 @@ static enum sl_status latent_parts(struct sl_cuda *c, const struct sl_op_latent_
                           ((struct sl_dim3){tiles == 1 ? 128 : 256, 1, 1}),
                           SL_LATENT_SMEM(tiles, stages_of(tiles)), k));
             SL_TRY(SL_LAUNCH(c, SL_KERNEL_latent_join, ((struct sl_dim3){a->n_heads, k.n_rows, 1}),
-                             ((struct sl_dim3){SL_LATENT_DIM / 4, 1, 1}), 0, k));
+                             ((struct sl_dim3){SL_WIDE_DIM / 4, 1, 1}), 0, k));
             continue;
         }
         SL_TRY(SL_LAUNCH(

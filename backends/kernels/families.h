@@ -18,11 +18,11 @@
 #define SL_VARIANTS_ROWS(X, name, args) /* as many input rows */                                   \
     X(name, name##_1, 1, args)                                                                     \
     X(name, name##_2, 2, args)
-#define SL_VARIANTS_LATENT_PARTS(X, name, args) /* 16 pairs of row and head, and 32 */             \
+#define SL_VARIANTS_PAIRS_32(X, name, args) /* 16 pairs of row and head, and 32 */                 \
     X(name, name##_1, 1, args)                                                                     \
     X(name, name##_2, 2, args)
-#define SL_VARIANTS_LATENT(X, name, args)                                                          \
-    SL_VARIANTS_LATENT_PARTS(X, name, args)                                                        \
+#define SL_VARIANTS_PAIRS_64(X, name, args)                                                        \
+    SL_VARIANTS_PAIRS_32(X, name, args)                                                            \
     X(name, name##_4, 4, args)
 #define SL_VARIANTS_HEADS(X, name, args) /* heads of at most 64 << variant elements */             \
     X(name, name##_64, 0, args)                                                                    \
@@ -102,9 +102,11 @@
     F(X, attention_row, ONE, struct sl_karg_attention, OP(attention), 0, false)                    \
     F(X, attention_row_any, ONE, struct sl_karg_attention, OP(attention), 0, false)                \
     F(X, attention_latent, ONE, struct sl_karg_attention, OP(latent_attention), 0, false)          \
-    F(X, latent_rows, LATENT, struct sl_karg_attention, 0, 0, true)                                \
-    F(X, latent_parts, LATENT_PARTS, struct sl_karg_attention, 0, 0, false)                        \
+    F(X, latent_rows, PAIRS_64, struct sl_karg_attention, 0, 0, true)                              \
+    F(X, latent_parts, PAIRS_32, struct sl_karg_attention, 0, 0, false)                            \
     F(X, latent_join, ONE, struct sl_karg_attention, 0, 0, false)                                  \
+    F(X, attention_wide_rows, PAIRS_64, struct sl_karg_attention, 0, 0, true)                      \
+    F(X, attention_wide_parts, ONE, struct sl_karg_attention, 0, 0, false)                         \
     F(X, head_matmul, TYPES, struct sl_karg_head, OP(head_matmul), 0, false)                       \
     F(X, head_gemm, HEAD, struct sl_karg_head_gemm, 0, 0, true)                                    \
     F(X, head_gemm_quantize, ONE, struct sl_karg_head_gemm, 0, 0, true)                            \

@@ -396,22 +396,29 @@ struct sl_karg_norm_quantize {
     uint32_t n_in, block32;
 };
 
-/* Latents of SL_LATENT_DIM + SL_LATENT_ROT elements in f16, with sl_karg_attention (latent.cu):
- * latent_rows_N, prompt rows, 16 N pairs of row and head a block: grid (ceil(n_rows * n_heads / 16
- * / N)); latent_parts_N, single rows, 16 N heads a block: grid (SL_LATENT_SPLITS(n_heads),
- * ceil(n_heads / 16 / N), n_rows), then latent_join: grid (n_heads, n_rows), SL_LATENT_DIM / 4
- * threads. Blocks of 128 threads for N = 1, else 256. A row's parts: [n_heads,
- * SL_LATENT_SPLITS(n_heads), SL_ATTN_PART_FLOATS(SL_LATENT_DIM)]. */
-#define SL_LATENT_DIM             512u
-#define SL_LATENT_ROT             64u
-#define SL_LATENT_STRIDE          (SL_LATENT_DIM + SL_LATENT_ROT + 8u) /* 16 bytes to spread banks */
-#define SL_LATENT_CHUNK           32u
-#define SL_LATENT_MAX_SPLITS      128u
-#define SL_LATENT_SPLITS(n_heads) ((n_heads) <= 32u ? 128u : (n_heads) <= 64u ? 64u : 32u)
-#define SL_LATENT_SMEM(n, stages)                                                                  \
-    ((2u * 16u * (n) + (stages)*SL_LATENT_CHUNK) * SL_LATENT_STRIDE * 2u)
-/* What a block has beside it. */
-#define SL_LATENT_STATIC_SMEM(n) ((n)*16u * (2u * (SL_LATENT_CHUNK + 8u) * 2u + 48u) + 512u)
+/* Attention over f16 KV whose values have SL_WIDE_DIM elements, with sl_karg_attention (wide.cuh),
+ * where there are no windows, soft caps, chunks or sinks. attention_wide_*: heads of SL_WIDE_DIM;
+ * latent_*: latents of SL_WIDE_DIM + SL_LATENT_ROT elements, as one KV head. With group = n_heads /
+ * n_kv_heads:
+ * *_rows_N, prompt rows, 16 N pairs of row and head a block: grid (ceil(n_rows * group / 16 / N),
+ * n_kv_heads); *_parts_N (attention_wide_parts: N = 1), single rows, 16 N heads a block: grid
+ * (SL_WIDE_SPLITS(n_heads), n_kv_heads * ceil(group / 16 / N), n_rows), then latent_join: grid
+ * (n_heads, n_rows), SL_WIDE_DIM / 4 threads. Blocks of 128 threads for N = 1, else 256. A row's
+ * parts: [n_heads, SL_WIDE_SPLITS(n_heads), SL_ATTN_PART_FLOATS(SL_WIDE_DIM)]. */
+#define SL_WIDE_DIM             512u
+#define SL_LATENT_ROT           64u
+#define SL_WIDE_CHUNK           32u
+#define SL_WIDE_MAX_SPLITS      128u
+#define SL_WIDE_SPLITS(n_heads) ((n_heads) <= 32u ? 128u : (n_heads) <= 64u ? 64u : 32u)
+/* Shared memory of 16 n queries as pairs of f16, and chunks of rows with 16 bytes to spread banks.
+ */
+#define SL_WIDE_ROWS_SMEM(n, chunks, keys)                                                         \
+    ((2u * 16u * (n) + (chunks)*SL_WIDE_CHUNK) * ((keys) + 8u) * 2u)
+#define SL_LATENT_SMEM(n, stages) SL_WIDE_ROWS_SMEM(n, stages, SL_WIDE_DIM + SL_LATENT_ROT)
+/* Where n is 1, values take the place of their keys. */
+#define SL_ATTN_WIDE_SMEM(n) SL_WIDE_ROWS_SMEM(n, (n) == 1u ? 1u : 2u, SL_WIDE_DIM)
+/* What a block of either has beside it. */
+#define SL_WIDE_STATIC_SMEM(n) ((n)*16u * (2u * (SL_WIDE_CHUNK + 8u) * 2u + 48u) + 512u)
 
 /* struct sl_op_head_matmul. head_matmul: grid (ceil(n_out / rows_per_block), n_heads, ceil(n_tok /
  * tok_per_block)), SL_MATVEC_WARPS warps, shared memory as matvec. head_turned, where the weights

@@ -353,6 +353,12 @@ static void odd_shapes(void) {
         {SL_DTYPE_F16, 1, 8, 64, 64, 1, true, CONF_PLAIN, 4},
         {SL_DTYPE_Q8_0, 1, 8, 64, 64, 128, true, CONF_PLAIN, 4},
         {SL_DTYPE_F16, 1, 8, 512, 512, 0, false, CONF_PLAIN, 4},
+        {SL_DTYPE_F16, 2, 1, 512, 512, 0, false, CONF_PLAIN, 4},
+        {SL_DTYPE_F16, 3, 12, 512, 512, 0, false, CONF_PLAIN, 4},
+        {SL_DTYPE_F16, 1, 16, 512, 512, 0, false, CONF_PLAIN, 40},
+        {SL_DTYPE_F16, 2, 20, 512, 512, 0, false, CONF_PLAIN, 4},
+        {SL_DTYPE_F16, 1, 64, 512, 512, 0, false, CONF_PLAIN, 4},
+        {SL_DTYPE_F16, 1, 8, 512, 512, 0, true, CONF_PLAIN, 4},
         {SL_DTYPE_F16, 2, 3, 512, 512, 100, true, CONF_PLAIN, 4},
         {SL_DTYPE_F16, 1, 9, 264, 512, 0, false, CONF_PLAIN, 4},
         {SL_DTYPE_F16, 1, 2, 512, 328, 65, false, CONF_PLAIN, 4},
@@ -449,36 +455,55 @@ static void longer(void) {
     one(&s, rows, 660, 0, 97);
     s.window = 128, s.sinks = true, s.group = 8;
     one(&s, rows, 400, 0, 97);
+
+    s = (struct shape){SL_DTYPE_F16, 1, 2, 512, 512, 0, false, CONF_PLAIN, 8};
+    one(&s, rows, 130, 0, 97);
+    for (uint32_t i = 0; i < 5; i++)
+        rows[i] = (struct row){i % N_SEQ, 2560 - 13 * i};
+    one(&s, rows, 5, 5, 1);
 }
 
 /* What lies in a later position, an infinity here, must not reach an earlier row of the same tile:
  * 0 times it would be NaN. */
-
-static void later_positions(void) {
+static void later_in(uint32_t dim) {
     static struct row rows[48];
-    struct shape s = {SL_DTYPE_F16, 1, 4, 32, 32, 0, false, CONF_PLAIN, 4};
+    struct shape s = {SL_DTYPE_F16, 1, 4, dim, dim, 0, false, CONF_PLAIN, 4};
     uint32_t *table = conf_host(N_SEQ * MAX_PAGES * sizeof *table);
     for (uint32_t i = 0; i < N_SEQ * MAX_PAGES; i++)
         table[i] = i;
     struct sl_rng rng = {9};
     enum { LEN = 100, N = 48 };
-    float *k = conf_host(LEN * 32 * sizeof *k), *v = conf_host(LEN * 32 * sizeof *v);
-    float *q = conf_host(N * 128 * sizeof *q), *y = conf_host(N * 128 * sizeof *y);
-    conf_fill(&rng, CONF_PLAIN, k, LEN * 32);
-    conf_fill(&rng, CONF_PLAIN, v, LEN * 32);
-    conf_fill(&rng, CONF_PLAIN, q, N * 128);
-    for (uint32_t i = 0; i < 32; i++)
-        k[99 * 32 + i] = v[99 * 32 + i] = INFINITY;
+    uint32_t width = 4 * dim;
+    float *k = conf_host(LEN * dim * sizeof *k), *v = conf_host(LEN * dim * sizeof *v);
+    float *q = conf_host(N * width * sizeof *q), *y = conf_host(N * width * sizeof *y);
+    conf_fill(&rng, CONF_PLAIN, k, LEN * dim);
+    conf_fill(&rng, CONF_PLAIN, v, LEN * dim);
+    conf_fill(&rng, CONF_PLAIN, q, N * width);
+    for (uint32_t i = 0; i < dim; i++)
+        k[99 * dim + i] = v[99 * dim + i] = INFINITY;
     for (uint32_t i = 0; i < N; i++)
         rows[i] = (struct row){0, 53 + i};
     struct attn_case c = {
-        .s = s, .q = q, .rows = rows, .n_rows = N, .stride_q = 128, .page_table = table};
+        .s = s, .q = q, .rows = rows, .n_rows = N, .stride_q = width, .page_table = table};
     c.k[0] = k, c.v[0] = v, c.len[0] = LEN;
     conf_tolerance(1e-5f);
-    conf_case("an infinity in the last position", run, &c, CONF_F32, N * 128, y);
-    for (uint32_t i = 0; i < (N - 1) * 128; i++)
+    conf_case("an infinity in the last position", run, &c, CONF_F32, N * width, y);
+    for (uint32_t i = 0; i < (N - 1) * width; i++)
         if (!isfinite(y[i]))
-            fail_msg("row %u sees a later position", i / 128);
+            fail_msg("heads of %u: row %u sees a later position", dim, i / width);
+
+    /* In V alone, so that the row that sees it must not lose it. */
+    for (uint32_t i = 0; i < dim; i++)
+        k[99 * dim + i] = 0.5f;
+    conf_case("an infinity in the last value", run, &c, CONF_F32, N * width, y);
+    for (uint32_t i = 0; i < N * width; i++)
+        if (isfinite(y[i]) != (i < (N - 1) * width))
+            fail_msg("heads of %u: row %u, %g", dim, i / width, (double)y[i]);
+}
+
+static void later_positions(void) {
+    later_in(32);
+    later_in(512);
 }
 
 int main(int argc, char **argv) {
