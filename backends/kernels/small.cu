@@ -84,19 +84,49 @@ template <int T> __device__ __forceinline__ void embed_float(const struct sl_kar
 SL_QUANT_TYPES(EMBED)
 SL_FLOAT_TYPES(EMBED_FLOAT)
 
-extern "C" __global__ void sl_k_rms_norm(SL_KERNEL_ARGS(sl_karg_rms_norm, a)) {
-    sl_grid_begin();
+/* A row of up to NORM_HELD elements a thread is read once, all of it asked for before the first use, and
+ * its weights before the row is there: what one row takes is latency. */
+#define NORM_HELD 16
+extern "C" __global__ void __launch_bounds__(256) sl_k_rms_norm(SL_KERNEL_ARGS(sl_karg_rms_norm, a)) {
     __shared__ float shared[32];
     const float *x = a.x + (size_t)blockIdx.x * a.stride_x;
     float *y = a.y + (size_t)blockIdx.x * a.stride_y;
-    float sum = 0;
-    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
-        sum = fmaf(x[i], x[i], sum);
+    float sum = 0, w[NORM_HELD], v[NORM_HELD];
+    bool held = a.n <= NORM_HELD * blockDim.x;
+    if (held)
+#pragma unroll
+        for (uint32_t j = 0; j < NORM_HELD; j++) {
+            uint32_t i = threadIdx.x + j * blockDim.x;
+            w[j] = a.w && i < a.n ? a.w[i] : 1.0f;
+        }
+    sl_grid_begin();
+    if (held) {
+#pragma unroll
+        for (uint32_t j = 0; j < NORM_HELD; j++) {
+            uint32_t i = threadIdx.x + j * blockDim.x;
+            v[j] = i < a.n ? x[i] : 0.0f;
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < NORM_HELD; j++)
+            sum = fmaf(v[j], v[j], sum);
+    } else {
+        for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
+            sum = fmaf(x[i], x[i], sum);
+    }
     sum = sl_block_sum(sum, shared);
     float inv = 1.0f / sqrtf(sum / (float)a.n + a.eps);
+    if (held) {
+#pragma unroll
+        for (uint32_t j = 0; j < NORM_HELD; j++) {
+            uint32_t i = threadIdx.x + j * blockDim.x;
+            if (i < a.n)
+                y[i] = a.w ? v[j] * inv * w[j] : v[j] * inv;
+        }
+        return;
+    }
     for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x) {
-        float v = x[i] * inv;
-        y[i] = a.w ? v * a.w[i] : v;
+        float u = x[i] * inv;
+        y[i] = a.w ? u * a.w[i] : u;
     }
 }
 
