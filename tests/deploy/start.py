@@ -220,7 +220,7 @@ def stopped_while_it_waits(sluice):
                 s = Program(sluice, "serve", "-m", MODEL, "--host", "none", "--unix-socket", at, "--device", "cpu")
                 # It waits from when it has the lock open; the wait is five seconds.
                 end = time.monotonic() + PATIENCE_S
-                while not any(os.path.realpath(fd) == at + ".lock" for fd in descriptors(s.process.pid)) and s.process.poll() is None and time.monotonic() < end:
+                while at + ".lock" not in open_files(s.process.pid) and s.process.poll() is None and time.monotonic() < end:
                     time.sleep(0.01)
                 code = s.end(sig)
                 if code or "stopped before it listened" not in s.log:
@@ -233,6 +233,17 @@ def descriptors(pid):
         return [f"/proc/{pid}/fd/{fd}" for fd in os.listdir(f"/proc/{pid}/fd")]
     except OSError:
         return []
+
+
+def open_files(pid):
+    """What its descriptors lead to; one may be closed while they are read."""
+    found = set()
+    for fd in descriptors(pid):
+        try:
+            found.add(os.readlink(fd))
+        except OSError:
+            pass
+    return found
 
 
 def n_threads(pid):

@@ -387,6 +387,58 @@ static void gemma4(void **state) {
     close_sound(d);
 }
 
+/* Which kernels heads of 512 get: a generated row's and a prompt's. */
+static void heads_of_512(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened(0);
+    const struct sl_device_limits limits = {
+        .max_tok = 2, .max_n_in = 4096, .max_heads = 16, .max_head_dim = 512};
+    assert_int_equal(sl_device_configure(d, &limits, &err), SL_OK);
+    static const struct {
+        uint32_t window;
+        uint64_t sinks;
+        enum sl_dtype dtype;
+        const char *kernels;
+    } cases[] = {
+        {0, 0, SL_DTYPE_F16, " attention_wide_parts latent_join attention_wide_rows_4"},
+        {100, 0, SL_DTYPE_F16, " attention_row attention_join"},
+        {0, 60, SL_DTYPE_F16, " attention_row attention_join"},
+        {0, 0, SL_DTYPE_Q8_0, " attention_row attention_join"},
+    };
+    for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sl_op_attention op = {.kv = {.k = at(10),
+                                            .v = at(11),
+                                            .k_page_bytes = 2 * 64 * 512 * 2,
+                                            .v_page_bytes = 2 * 64 * 512 * 2,
+                                            .n_kv_heads = 2,
+                                            .head_dim_k = 512,
+                                            .head_dim_v = 512,
+                                            .dtype = cases[i].dtype},
+                                     .q = at(5),
+                                     .y = at(14),
+                                     .sinks = cases[i].sinks ? at(60) : NULL,
+                                     .page_table = (uint32_t *)at(50),
+                                     .row_seq = (uint32_t *)at(51),
+                                     .row_len = (uint32_t *)at(52),
+                                     .n_tok = 2,
+                                     .n_decode = 1,
+                                     .n_heads = 16,
+                                     .stride_q = 16 * 512,
+                                     .max_pages = 4,
+                                     .window = cases[i].window,
+                                     .scale = 1};
+        uint64_t before = fake->n_launches;
+        assert_int_equal(sl_op_attention(d, &op), SL_OK);
+        char names[256] = "";
+        for (; before < fake->n_launches; before++)
+            snprintf(names + strlen(names), sizeof names - strlen(names), " %s",
+                     fake->launch[before % FAKE_CUDA_MAX_LAUNCHES].kernel + strlen("sl_k_"));
+        assert_ptr_equal(strstr(names, cases[i].kernels), names);
+    }
+    close_sound(d);
+}
+
 /* What must stay apart. */
 static void not_fused(void **state) {
     (void)state;
@@ -686,6 +738,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(gpt_oss, reset),
         cmocka_unit_test_setup(groups, reset),
         cmocka_unit_test_setup(gemma4, reset),
+        cmocka_unit_test_setup(heads_of_512, reset),
         cmocka_unit_test_setup(not_fused, reset),
         cmocka_unit_test_setup(shared_memory_is_asked_for, reset),
         cmocka_unit_test_setup(block_maxima, reset),
