@@ -21,9 +21,13 @@ test-templates: $(RENDER)
 # Programs of one thread, and the HTTP tests that fill the other CPU meanwhile; the longest first.
 test-side: $(RENDER) $(ROUTES_BIN) $(SIM_BIN) $(B)/sluice tests/http/node_modules/.package-lock.json
 	@MODE=$(MODE) $(TAP_SIDE) $(TEMPLATES_TEST) $(HTTP_RUNS) $(REPLAY_TEST) $(SIM_TEST)
+# Two parts at a time, so that one that runs its programs one by one, or waits, leaves no CPU idle; long ones first.
+TEST_PARTS = unit conformance test-side $(if $(filter release,$(MODE)),determinism,determinism-quick) fault stages cluster \
+  $(if $(filter release,$(MODE)),browser-quick test-budget test-deploy cluster-engines cluster-links test-routing \
+  test-monitoring) test-pull test-terminal
 ## make test-parts          everything for one MODE: units, conformance, faults, determinism, templates, replay, HTTP
 test-parts: test-programs
-	@rc=0; for t in unit conformance fault stages cluster $(if $(filter release,$(MODE)),determinism cluster-engines cluster-links test-routing test-budget browser-quick test-monitoring test-deploy,determinism-quick) test-pull test-terminal test-side; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
+	@$(SUBMAKE) -k $(if $(findstring -j,$(MAKEFLAGS)),,-j2) $(TEST_PARTS)
 
 # Do synthetic models route like a real one?
 .PHONY: test-routing
