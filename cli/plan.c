@@ -237,7 +237,7 @@ int sl_cmd_plan(int argc, char **argv) {
          "how fast the host's memory reaches a GPU (default: measured)", false},
         {SL_ARG_HEADING, 0, "As for serve", NULL, NULL, NULL, false},
         {SL_ARG_U32, 'c', "--ctx", "TOKENS", &o.engine.ctx_tokens,
-         "most tokens of one request (default: the model's, as far as memory allows, or\n"
+         "maximum tokens of one request (default: the model's, as far as memory allows, or\n"
          "8192)",
          false},
         {SL_ARG_U32, 0, "--parallel", "N", &o.engine.parallel,
@@ -245,7 +245,7 @@ int sl_cmd_plan(int argc, char **argv) {
         {SL_ARG_U32, 0, "--queue", "N", &o.engine.queue_max, "requests that may wait (default 256)",
          false},
         {SL_ARG_U32, 0, "--batch", "TOKENS", &o.engine.batch_tokens,
-         "most tokens of one step (default 512)", false},
+         "maximum tokens of one step (default 512)", false},
         {SL_ARG_U32, 't', "--threads", "N", &o.engine.n_threads,
          "CPU threads that compute (default: all CPUs)", false},
         {SL_ARG_BYTES, 0, "--cache-ram", "SIZE", &o.engine.cache_ram_bytes,

@@ -440,7 +440,7 @@ static const struct sl_arg args[] = {
      "model's template has it (default auto)",
      false},
     {SL_ARG_U32, 0, "--reasoning-budget", "TOKENS", &given.reasoning_budget,
-     "most tokens of reasoning of requests that set no limit: then its end is forced\n"
+     "maximum tokens of reasoning for requests that set no limit: then its end is forced\n"
      "(default: no limit)",
      false},
     {SL_ARG_HEADING, 0, "Where", NULL, NULL, NULL, false},
@@ -475,7 +475,7 @@ static const struct sl_arg args[] = {
      false},
     {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
     {SL_ARG_U32, 'c', "--ctx", "TOKENS", &given.engine.ctx_tokens,
-     "most tokens of one request, prompt and answer (default: the model's, as far as\n"
+     "maximum tokens of one request, prompt and answer (default: the model's, as far as\n"
      "memory allows, or 8192)",
      false},
     {SL_ARG_U32, 0, "--parallel", "N", &given.engine.parallel,
@@ -483,7 +483,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 0, "--queue", "N", &given.engine.queue_max,
      "requests that may wait; more get a 429 (default 256)", false},
     {SL_ARG_U32, 0, "--batch", "TOKENS", &given.engine.batch_tokens,
-     "most tokens of one step (default 512)", false},
+     "maximum tokens of one step (default 512)", false},
     {SL_ARG_U32, 0, "--max-stall-ms", "MS", &given.engine.max_stall_ms,
      "longest pause between two tokens of an answer that prompts may cause: the\n"
      "slices of prompts adapt, down to 8 tokens (default 300)",
