@@ -46,7 +46,7 @@ const char *sl_engine_options_help(const char *option);
          "--vram",                                                                                 \
          "SIZE",                                                                                   \
          &(o)->vram,                                                                               \
-         "most memory to take of a GPU's own, as 20GiB; 12G,24G for each of several\n"             \
+         "limit on what is taken of a GPU's own memory, as 20GiB; 12G,24G for each of several\n"   \
          "(default: what is free, less the reserve)",                                              \
          false},                                                                                   \
         {SL_ARG_U32,                                                                               \
@@ -69,7 +69,7 @@ const char *sl_engine_options_help(const char *option);
          "--ram",                                                                                  \
          "SIZE",                                                                                   \
          &(o)->ram_bytes,                                                                          \
-         "most of the host's memory that the process may ever take, as 2GiB or 1500M;\n"           \
+         "limit on the host memory that the process may ever take, as 2GiB or 1500M;\n"            \
          "what does not fit is refused before anything is loaded (default: what is\n"              \
          "free, less 512 MiB or 5 % of it)",                                                       \
          false},                                                                                   \

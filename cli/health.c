@@ -110,7 +110,7 @@ int sl_cmd_health(int argc, char **argv) {
         {SL_ARG_STRING, 0, "--unix-socket", "PATH", &p.path, "the socket that the server was given",
          true},
         {SL_ARG_U32, 0, "--timeout-s", "S", &timeout_s,
-         "most time to wait for an answer (default 3)", false},
+         "longest time to wait for an answer (default 3)", false},
     };
     static const struct sl_arg_limit limits[] = {{"--timeout-s", 1, MAX_TIMEOUT_S, NULL}};
     const struct sl_command command = {

@@ -436,8 +436,8 @@ static const struct sl_arg args[] = {
     {SL_ARG_FLAG, 0, "--any-model-name", NULL, &given.any_model_name,
      "accept every name of a model in requests", false},
     {SL_ARG_STRING, 0, "--reasoning", "HOW", &given.reasoning,
-     "on or off: what requests that do not say are told of thinking; auto: as the\n"
-     "model's template has it (default auto)",
+     "whether the model thinks where a request does not say: on, off, or auto: as its\n"
+     "template has it (default auto)",
      false},
     {SL_ARG_U32, 0, "--reasoning-budget", "TOKENS", &given.reasoning_budget,
      "maximum tokens of reasoning for requests that set no limit: then its end is forced\n"
@@ -526,17 +526,17 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 0, "--stall-s", "S", &given.server.stall_s,
      "close a stream whose client does not read (default 600)", false},
     {SL_ARG_U32, 0, "--request-timeout-s", "S", &given.server.request_timeout_s,
-     "most time for a request from its headers on, waits included; then it ends with\n"
+     "time limit for a request from its headers on, waits included; then it ends with\n"
      "a 504 (default: no limit); a request may set less with timeout_s",
      false},
     {SL_ARG_U64, 0, "--template-steps", "N", &given.server.template_steps,
-     "most work of the model's chat template for a conversation (default 20000000)", false},
+     "limit on the work of the model's chat template for a conversation (default 20000000)", false},
     {SL_ARG_U32, 0, "--template-timeout-s", "S", &given.server.template_timeout_s,
-     "most time for one rendering; only reached on slow machines (default 30)", false},
+     "time limit for one rendering; only reached on slow machines (default 30)", false},
     {SL_ARG_U32, 0, "--buffer-tokens", "N", &given.server.buffer_tokens,
      "tokens kept for a client that reads slowly before its request pauses (default 1024)", false},
     {SL_ARG_U32, 0, "--drain-s", "S", &given.drain_s,
-     "most time to finish running requests after SIGTERM (default 30)", false},
+     "longest time to finish running requests after SIGTERM (default 30)", false},
     {SL_ARG_HEADING, 0, "Other", NULL, NULL, NULL, false},
     {SL_ARG_STRING, 0, "--log-level", "LEVEL", &given.log_level,
      "error, warn, info (default) or debug", false},

@@ -63,13 +63,13 @@ static const struct sl_arg args[] = {
     {SL_ARG_HEADING, 0, "Memory and streaming", NULL, NULL, NULL, false},
     {SL_ARG_STRING, 0, "--device", "DEVICE", &given.memory.device, NULL, false},
     {SL_ARG_STRING, 0, "--vram", "SIZE", &given.memory.vram,
-     "most memory to take of a GPU's own, as 20GiB; 12G,24G for each of several\n"
+     "limit on what is taken of a GPU's own memory, as 20GiB; 12G,24G for each of several\n"
      "(default: what is free, less the reserve)",
      false},
     {SL_ARG_U32, 0, "--vram-reserve-mib", "MIB", &given.memory.vram_reserve_mib,
      "what of a GPU's free memory stays free without --vram (default 512)", false},
     {SL_ARG_BYTES, 0, "--ram", "SIZE", &given.memory.ram_bytes,
-     "most of the host's memory that the process may ever take, as 2GiB or 1500M\n"
+     "limit on the host memory that the process may ever take, as 2GiB or 1500M\n"
      "(default: what is free, less 512 MiB or 5 % of it)",
      false},
     {SL_ARG_STRING, 0, "--io", "HOW", &given.memory.io,
