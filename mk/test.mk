@@ -21,10 +21,10 @@ test-templates: $(RENDER)
 # Programs of one thread, and the HTTP tests that fill the other CPU meanwhile; the longest first.
 test-side: $(RENDER) $(ROUTES_BIN) $(SIM_BIN) $(B)/sluice tests/http/node_modules/.package-lock.json
 	@MODE=$(MODE) $(TAP_SIDE) $(TEMPLATES_TEST) $(HTTP_RUNS) $(REPLAY_TEST) $(SIM_TEST)
-# Two parts at a time, so that one that runs its programs one by one, or waits, leaves no CPU idle; long ones first.
-TEST_PARTS = unit conformance test-side $(if $(filter release,$(MODE)),determinism,determinism-quick) fault stages cluster \
-  $(if $(filter release,$(MODE)),browser-quick test-budget test-deploy cluster-engines cluster-links test-routing \
-  test-monitoring) test-pull test-terminal
+# Two parts at a time, so that one that runs its programs one by one, or waits, leaves no CPU idle: those first.
+TEST_PARTS = fault cluster unit $(if $(filter release,$(MODE)),browser-quick test-budget determinism,determinism-quick) conformance \
+  $(if $(filter release,$(MODE)),test-deploy cluster-engines cluster-links test-routing test-monitoring) test-pull test-terminal \
+  stages $(if $(filter asan,$(MODE)),fuzz-corpus-run) test-side
 ## make test-parts          everything for one MODE: units, conformance, faults, determinism, templates, replay, HTTP
 test-parts: test-programs
 	@$(SUBMAKE) -k $(if $(findstring -j,$(MAKEFLAGS)),,-j2) $(TEST_PARTS)
@@ -60,7 +60,8 @@ test:
 	@$(SUBMAKE) $(SUBJOBS) MODE=tsan tsan-programs
 	@rc=0; \
 	echo "== release"; $(SUBMAKE) MODE=release SUMMARY=$(COUNTS) test-parts || rc=1; \
-	echo "== ASan and UBSan"; $(SUBMAKE) MODE=asan SUMMARY=$(COUNTS) test-parts || rc=1; \
-	$(SUBMAKE) MODE=asan SUMMARY=$(COUNTS) fuzz-corpus-run || rc=1; \
-	echo "== TSan"; $(SUBMAKE) MODE=tsan SUMMARY=$(COUNTS) test-tsan || rc=1; \
+	echo "== ASan and UBSan, and TSan"; \
+	$(SUBMAKE) MODE=tsan SUMMARY=$(COUNTS) test-tsan & tsan=$$!; \
+	$(SUBMAKE) MODE=asan SUMMARY=$(COUNTS) test-parts || rc=1; \
+	wait $$tsan || rc=1; \
 	scripts/sum_counts.sh $(COUNTS) || rc=1; exit $$rc
