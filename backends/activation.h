@@ -8,7 +8,15 @@
  *   GEGLU           gelu(g) * u, as in sl_op_gelu_mul                        (Shazeer 2020)
  *   SwiGLU limited  min(silu(g), limit) * min(max(u, -limit), limit)          (Step-3.5)
  *   ReGLU           (g > 0 ? g : 0) * u                                       (Shazeer 2020)
+ *   SwiGLU cut      silu(min(g, limit)) * min(max(u, -limit), limit)          (Maple)
  */
-enum sl_activation { SL_SWIGLU, SL_SWIGLU_CLAMPED, SL_GEGLU, SL_SWIGLU_LIMITED, SL_REGLU };
+enum sl_activation {
+    SL_SWIGLU,
+    SL_SWIGLU_CLAMPED,
+    SL_GEGLU,
+    SL_SWIGLU_LIMITED,
+    SL_REGLU,
+    SL_SWIGLU_CUT,
+};
 
 #endif

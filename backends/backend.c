@@ -80,6 +80,8 @@ static const char *lacking_form(const struct sl_device *d, const struct sl_op_ne
         return " with GEGLU";
     if (need->op == SL_OP_moe && need->activation == SL_REGLU && !d->caps.reglu)
         return " with ReGLU";
+    if (need->op == SL_OP_moe && need->activation == SL_SWIGLU_CUT && !d->caps.swiglu_cut)
+        return " with cut SwiGLU";
     if (need->extra && !d->caps.extra_args)
         return need->extra;
     return NULL;
@@ -639,9 +641,11 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
         (a->activation != SL_SWIGLU_CLAMPED || !d->caps.swiglu_clamped) &&
         (a->activation != SL_GEGLU || !d->caps.geglu) &&
         (a->activation != SL_SWIGLU_LIMITED || !d->caps.swiglu_limited) &&
-        (a->activation != SL_REGLU || !d->caps.reglu))
+        (a->activation != SL_REGLU || !d->caps.reglu) &&
+        (a->activation != SL_SWIGLU_CUT || !d->caps.swiglu_cut))
         return UNSUPPORTED("moe: %s has no activation %u", d->ops->name, (unsigned)a->activation);
-    if (a->activation == SL_SWIGLU_LIMITED && !(a->limit > 0 && isfinite(a->limit)))
+    if ((a->activation == SL_SWIGLU_LIMITED || a->activation == SL_SWIGLU_CUT) &&
+        !(a->limit > 0 && isfinite(a->limit)))
         return INVALID("moe: SwiGLU limited to %g", (double)a->limit);
     if ((a->gate_bias || a->up_bias || a->down_bias) && !d->caps.moe_bias)
         return UNSUPPORTED("moe: %s has no biases of experts", d->ops->name);
@@ -845,6 +849,15 @@ enum sl_status sl_op_limited_glu(struct sl_device *d, const struct sl_op_limited
     if (!(a->limit > 0 && isfinite(a->limit)))
         return INVALID("limited_glu: to %g", (double)a->limit);
     return submit_limited_glu(d, a);
+}
+
+enum sl_status sl_op_bias(struct sl_device *d, const struct sl_op_bias *a) {
+    SL_TRY(check_rows(d, "bias", a->n_tok, 0));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->b)
+        return INVALID("bias: a NULL argument");
+    return submit_bias(d, a);
 }
 
 enum sl_status sl_op_scale(struct sl_device *d, const struct sl_op_scale *a) {

@@ -266,8 +266,9 @@ struct sl_op_moe {
     enum sl_dtype gate_dtype, up_dtype, down_dtype;
     uint32_t n_tok, n_decode, k, n_pairs, n_expert, n_embd, n_ff;
     const float *gate_bias, *up_bias, *down_bias; /* caps.moe_bias */
-    enum sl_activation activation; /* caps.swiglu_clamped, .geglu, .swiglu_limited, .reglu */
-    float limit;                   /* of SL_SWIGLU_LIMITED, above 0 */
+    enum sl_activation
+        activation; /* caps.swiglu_clamped, .geglu, .swiglu_limited, .reglu, .swiglu_cut */
+    float limit;    /* of SL_SWIGLU_LIMITED and SL_SWIGLU_CUT, above 0 */
     /* Called once on the caller's thread before the op returns, if there are pairs; NULL: nothing.
      * A device that can compute meanwhile does (caps.overlap); otherwise this runs afterwards. May
      * block; must call no op. */
@@ -509,6 +510,13 @@ struct sl_op_limited_glu {
     float limit;
 };
 
+/* x[t,i] += b[i]. x [n_tok, n], b [n]. With sl_op_rms_norm before it: a norm with a bias. */
+struct sl_op_bias {
+    float *x;
+    const float *b;
+    uint32_t n_tok, n;
+};
+
 /* Sends rows to another device (sl_device_reaches()) without the host. The receiver's memory has a
  * buffer and a word for each of several channels. The word holds the sequence number of the last
  * transfer that has arrived. Sequence numbers ascend; they are compared by difference and may wrap.
@@ -608,6 +616,7 @@ struct sl_device_caps {
     bool geglu;                       /* ... and SL_GEGLU */
     bool swiglu_limited;              /* ... and SL_SWIGLU_LIMITED */
     bool reglu;                       /* ... and SL_REGLU */
+    bool swiglu_cut;                  /* ... and SL_SWIGLU_CUT */
     bool sigmoid_topk;                /* sl_op_router takes softmax_topk with sigmoids */
     bool extra_args;                  /* takes the arguments of ops that say they need it */
     bool mailbox;                     /* what copies on OPS of at most SL_MAILBOX_MAX_BYTES, whole

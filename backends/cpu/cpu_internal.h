@@ -151,6 +151,9 @@ uint64_t sl_cpu_attention_scratch_bytes(const struct sl_device_limits *limits, u
 /* rows.c: sl_op_limited_glu's definition, of n elements. */
 void sl_cpu_limited_glu_part(const struct sl_cpu_kernels *k, const float *gate, const float *up,
                              float *y, size_t n, float limit);
+/* rows.c: SL_SWIGLU_CUT of n elements; y may be gate. */
+void sl_cpu_cut_glu(const struct sl_cpu_kernels *k, const float *gate, const float *up, float *y,
+                    size_t n, float limit);
 void sl_cpu_norm_init(struct sl_cpu_kernels *k);
 void sl_cpu_rope_init(struct sl_cpu_kernels *k);
 void sl_cpu_kv_init(struct sl_cpu_kernels *k);

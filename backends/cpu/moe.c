@@ -244,6 +244,8 @@ static void activate(const struct run *r, uint32_t expert, uint32_t begin, float
         r->cpu->k.gelu_mul(gate, up, h, n);
     else if (a->activation == SL_SWIGLU_LIMITED)
         sl_cpu_limited_glu_part(&r->cpu->k, gate, up, h, n, a->limit);
+    else if (a->activation == SL_SWIGLU_CUT)
+        sl_cpu_cut_glu(&r->cpu->k, gate, up, h, n, a->limit);
     else if (a->activation == SL_REGLU)
         r->cpu->k.reglu(gate, up, h, n);
     else

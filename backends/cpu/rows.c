@@ -1,5 +1,5 @@
-/* Small ops on whole rows: gates of heads, temperature by position, centring, clamping. One pass
- * over memory each: the compiler's code for the definitions is as fast as any. */
+/* Small ops on whole rows: gates of heads, temperature by position, centring, biases, clamping. One
+ * pass over memory each: the compiler's code for the definitions is as fast as any. */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/math.h"
 
@@ -60,6 +60,18 @@ static void center_rows(void *ctx, uint32_t begin, uint32_t end) {
     }
 }
 
+static void bias_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct sl_op_bias *a = ctx;
+    for (size_t t = begin; t < end; t++)
+        for (size_t i = 0; i < a->n; i++)
+            a->x[t * a->n + i] += a->b[i];
+}
+
+enum sl_status sl_cpu_bias(struct sl_device *d, const struct sl_op_bias *a) {
+    sl_cpu_for_rows((struct sl_cpu *)d, a->n_tok, a->n, bias_rows, (void *)a);
+    return SL_OK;
+}
+
 enum sl_status sl_cpu_center(struct sl_device *d, const struct sl_op_center *a) {
     sl_cpu_for_rows((struct sl_cpu *)d, a->n_tok, (size_t)a->n * 2, center_rows, (void *)a);
     return SL_OK;
@@ -97,6 +109,21 @@ void sl_cpu_limited_glu_part(const struct sl_cpu_kernels *k, const float *gate, 
             u = u < -limit ? -limit : u;
             y[i] = (y[i] > limit ? limit : y[i]) * u;
         }
+    }
+}
+
+void sl_cpu_cut_glu(const struct sl_cpu_kernels *k, const float *gate, const float *up, float *y,
+                    size_t n, float limit) {
+    enum { AT_ONCE = 256 };
+    float g[AT_ONCE], u[AT_ONCE];
+    for (size_t from = 0; from < n; from += AT_ONCE) {
+        size_t m = n - from < AT_ONCE ? n - from : AT_ONCE;
+        for (size_t i = 0; i < m; i++) {
+            g[i] = gate[from + i] > limit ? limit : gate[from + i];
+            float v = up[from + i] > limit ? limit : up[from + i];
+            u[i] = v < -limit ? -limit : v;
+        }
+        k->silu_mul(g, u, y + from, m);
     }
 }
 

@@ -52,3 +52,9 @@ enum sl_status sl_cuda_limited_glu(struct sl_device *d, const struct sl_op_limit
     struct sl_dim3 grid = {sl_ceil_div(a->n, 256), 1, 1};
     return SL_LAUNCH((struct sl_cuda *)d, SL_KERNEL_elem_limited_glu, grid, BLOCK, 0, k);
 }
+
+enum sl_status sl_cuda_bias(struct sl_device *d, const struct sl_op_bias *a) {
+    struct sl_karg_bias k = {a->x, a->b, a->n};
+    struct sl_dim3 grid = {a->n_tok, sl_ceil_div(a->n, 256), 1};
+    return SL_LAUNCH((struct sl_cuda *)d, SL_KERNEL_elem_bias, grid, BLOCK, 0, k);
+}

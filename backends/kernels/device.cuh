@@ -298,6 +298,13 @@ __device__ __forceinline__ float sl_dev_limited_glu(float gate, float up, float 
     return (g > limit ? limit : g) * up;
 }
 
+/* SL_SWIGLU_CUT. A NaN stays. */
+__device__ __forceinline__ float sl_dev_cut_glu(float gate, float up, float limit) {
+    up = up > limit ? limit : up;
+    up = up < -limit ? -limit : up;
+    return sl_dev_silu(gate > limit ? limit : gate) * up;
+}
+
 /* As ln in backends/cpu/recurrent.c, the same operations, for x >= 1. */
 __device__ __forceinline__ double sl_dev_ln(double x) {
     uint64_t bits = (uint64_t)__double_as_longlong(x);

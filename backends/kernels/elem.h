@@ -58,6 +58,13 @@ struct sl_karg_clamp {
     float limit;
 };
 
+/* As struct sl_op_bias. grid (n_tok, ceil(n / 256)), 256 threads. */
+struct sl_karg_bias {
+    float *x;
+    const float *b;
+    uint32_t n;
+};
+
 /* As struct sl_op_limited_glu. grid (ceil(n / 256)), 256 threads. */
 struct sl_karg_limited_glu {
     const float *gate, *up;

@@ -56,7 +56,7 @@ struct sl_karg_ref {
 };
 
 /* What becomes of an expert's products (moe.cuh): biases as in struct sl_op_moe, NULL: none; alpha
- * of the clamped SwiGLU; limit of that and of the limited one. */
+ * of the clamped SwiGLU; limit of that, of the limited and of the cut one. */
 struct sl_karg_experts {
     const float *gate_bias, *up_bias, *down_bias;
     float alpha, limit;

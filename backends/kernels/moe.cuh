@@ -21,6 +21,8 @@ __device__ __forceinline__ float sl_moe_activated(const struct sl_karg_experts &
         return (gate > 0 ? gate : 0.0f) * up;
     if (a.activation == SL_SWIGLU_LIMITED)
         return sl_dev_limited_glu(gate, up, a.limit);
+    if (a.activation == SL_SWIGLU_CUT)
+        return sl_dev_cut_glu(gate, up, a.limit);
     float steep = gate;
     if (a.activation == SL_SWIGLU_CLAMPED) {
         gate = a.limit < gate ? a.limit : gate;

@@ -15,6 +15,8 @@ enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *mode
     f->embd = sl_bind_matrix(&b, model->global[SL_G_TOKEN_EMBD]);
     f->output = sl_bind_matrix(&b, model->global[SL_G_OUTPUT]);
     f->output_norm = sl_bind_vector(&b, model->global[SL_G_OUTPUT_NORM]);
+    f->output_norm_bias = sl_bind_vector(&b, model->global[SL_G_OUTPUT_NORM_BIAS]);
+    f->output_bias = sl_bind_vector(&b, model->global[SL_G_OUTPUT_BIAS]);
     uint32_t n_routed = 0;
     for (uint32_t i = 0; i < hp->n_layer && b.status == SL_OK; i++) {
         const struct sl_layer *in = &model->layers[i];
@@ -24,9 +26,11 @@ enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *mode
         out->mixer = sl_mixer_of(&in->spec);
         out->ffn = sl_ffn_of(&in->spec);
         out->ffn_norm = sl_bind_vector(&b, in->t[SL_L_FFN_NORM]);
+        out->ffn_norm_bias = sl_bind_vector(&b, in->t[SL_L_FFN_NORM_BIAS]);
         out->mixer->bind(&b, in, out);
         if (in->spec.parallel)
-            out->ffn_norm = out->attn_norm; /* for who looks ahead */
+            out->ffn_norm = out->attn_norm,
+            out->ffn_norm_bias = out->attn_norm_bias; /* for who looks ahead */
         out->ffn->bind(&b, in, out);
         out->routed_layer = out->ffn->routed ? n_routed++ : SL_NO_ROUTED_LAYER;
     }

@@ -81,7 +81,8 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
     const struct sl_attention_spec *spec = &w->spec->attention;
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
-    SL_FORWARD_TRY("attention norm", sl_forward_row_norm(f, a->x, w->attn_norm, a->h, s->n_rows));
+    SL_FORWARD_TRY("attention norm",
+                   sl_forward_row_norm(f, a->x, w->attn_norm, w->attn_norm_bias, a->h, s->n_rows));
     struct sl_op_matmul in = {
         .x = a->h,
         .n_tok = s->n_rows,
@@ -217,9 +218,10 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         return st;
     if (w->spec->experts.early) /* before attention is added */
         SL_FORWARD_TRY("experts' norm",
-                       sl_forward_row_norm(f, r->x, w->experts_norm, f->a.early_h, r->n));
+                       sl_forward_row_norm(f, r->x, w->experts_norm, NULL, f->a.early_h, r->n));
     if (cut && w->spec->parallel) /* of the rows that go on */
-        SL_FORWARD_TRY("attention norm", sl_forward_row_norm(f, r->x, w->attn_norm, f->a.h, r->n));
+        SL_FORWARD_TRY("attention norm",
+                       sl_forward_row_norm(f, r->x, w->attn_norm, w->attn_norm_bias, f->a.h, r->n));
     st = sl_forward_route_first(f, r, where);
     if (st != SL_OK)
         return st;
@@ -266,6 +268,7 @@ static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
 
 static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out) {
     out->attn_norm = sl_bind_vector(b, in->t[SL_L_ATTN_NORM]);
+    out->attn_norm_bias = sl_bind_vector(b, in->t[SL_L_ATTN_NORM_BIAS]);
     const struct sl_gguf_tensor *qkv = in->t[SL_L_ATTN_QKV];
     const struct sl_attention_spec *a = &in->spec.attention;
     uint32_t q = a->n_head * a->head_dim_k, k = a->n_head_kv * a->head_dim_k;
@@ -291,6 +294,8 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     sl_ask_plain(a, SL_OP_rms_norm);
     if (hp->layer_norm)
         sl_ask_plain(a, SL_OP_center);
+    if (layer->t[SL_L_ATTN_NORM_BIAS] || layer->t[SL_L_FFN_NORM_BIAS])
+        sl_ask_plain(a, SL_OP_bias);
     for (enum sl_layer_role role = SL_L_ATTN_Q; role <= SL_L_ATTN_OUT; role++)
         sl_ask_weight(a, SL_OP_matmul, layer->t[role]);
     sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_ATTN_QKV]);

@@ -85,7 +85,10 @@ enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r,
                                                     : next->ffn_norm;
     const float *h = r->x;
     if (!next->spec->experts.router_first) {
-        SL_FORWARD_TRY("early router", sl_forward_row_norm(f, r->x, norm, a->next_h, r->n));
+        SL_FORWARD_TRY("early router",
+                       sl_forward_row_norm(f, r->x, norm,
+                                           norm == next->ffn_norm ? next->ffn_norm_bias : NULL,
+                                           a->next_h, r->n));
         h = a->next_h;
     }
     enum sl_status st = router_logits(f, r, next, h, a->next_router, where);
@@ -229,6 +232,8 @@ static enum sl_activation activation_of(const struct sl_layer_spec *spec) {
         return SL_SWIGLU_LIMITED;
     case SL_EXPERT_REGLU:
         return SL_REGLU;
+    case SL_EXPERT_SWIGLU_CUT:
+        return SL_SWIGLU_CUT;
     case SL_EXPERT_SWIGLU:
         break;
     }

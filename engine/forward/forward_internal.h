@@ -15,7 +15,7 @@ struct sl_layer_weights {
     const struct sl_layer_spec *spec;
     const struct sl_mixer *mixer;
     const struct sl_ffn *ffn;
-    const float *attn_norm, *ffn_norm;
+    const float *attn_norm, *ffn_norm, *attn_norm_bias, *ffn_norm_bias;
     struct sl_weight q, k, v, out;
     struct sl_weight joint, z, alpha, beta; /* delta net: q, k and v in one; the output's gate */
     const float *conv, *decay, *dt, *z_norm;
@@ -102,7 +102,7 @@ struct sl_forward {
     struct sl_fetch *fetch;          /* NULL: all experts are resident */
     struct sl_expert_ref *refs;      /* all layers' resident experts */
     struct sl_weight embd, output;   /* without data in a slice that lacks them */
-    const float *output_norm;
+    const float *output_norm, *output_norm_bias, *output_bias;
     struct sl_route_recorder *routes; /* NULL = none */
     struct sl_buffer *arena;          /* all that is in a */
     size_t arena_bytes;
@@ -210,9 +210,9 @@ void sl_forward_section(const struct sl_forward *f, uint32_t layer, bool begins)
 /* forward_ops.c and forward_layers.c: the parts of a step. */
 enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
                                uint32_t n_rows, uint32_t n) SL_MUST_CHECK;
-/* The same of whole rows of n_embd, which may be layer norms. */
-enum sl_status sl_forward_row_norm(struct sl_forward *f, const float *x, const float *w, float *y,
-                                   uint32_t n_rows) SL_MUST_CHECK;
+/* The same of whole rows of n_embd, which may be layer norms; bias NULL: none. */
+enum sl_status sl_forward_row_norm(struct sl_forward *f, const float *x, const float *w,
+                                   const float *bias, float *y, uint32_t n_rows) SL_MUST_CHECK;
 /* Adds y [r->n, n_embd], normed by w in place (w NULL: as it is), to r->x. */
 enum sl_status sl_forward_add_normed(struct sl_forward *f, const struct sl_rows *r, float *y,
                                      const float *w, const struct sl_place *where) SL_MUST_CHECK;

@@ -31,7 +31,8 @@ enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
         return st;
     if (w->spec->parallel)
         return SL_OK; /* it is in h */
-    SL_FORWARD_TRY("FFN norm", sl_forward_row_norm(f, r->x, w->ffn_norm, f->a.h, r->n));
+    SL_FORWARD_TRY("FFN norm",
+                   sl_forward_row_norm(f, r->x, w->ffn_norm, w->ffn_norm_bias, f->a.h, r->n));
     return SL_OK;
 }
 

@@ -25,15 +25,18 @@ enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float
                                                            .eps = f->hp->norm_eps});
 }
 
-enum sl_status sl_forward_row_norm(struct sl_forward *f, const float *x, const float *w, float *y,
-                                   uint32_t n_rows) {
+enum sl_status sl_forward_row_norm(struct sl_forward *f, const float *x, const float *w,
+                                   const float *bias, float *y, uint32_t n_rows) {
     uint32_t n = f->hp->n_embd;
     if (f->hp->layer_norm) {
         SL_TRY(
             sl_op_center(f->dev, &(struct sl_op_center){.x = x, .y = y, .n_tok = n_rows, .n = n}));
         x = y;
     }
-    return sl_forward_norm(f, x, w, y, n_rows, n);
+    SL_TRY(sl_forward_norm(f, x, w, y, n_rows, n));
+    return bias ? sl_op_bias(f->dev,
+                             &(struct sl_op_bias){.x = y, .b = bias, .n_tok = n_rows, .n = n})
+                : SL_OK;
 }
 
 enum sl_status sl_forward_add_normed(struct sl_forward *f, const struct sl_rows *r, float *y,

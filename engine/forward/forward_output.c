@@ -26,13 +26,15 @@ enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t 
     assert(n <= f->plan->n_logit_rows);
     uint64_t start = sl_timeline_now(f->timeline);
     sl_device_section(f->dev, "output", true);
-    SL_FORWARD_TRY("output norm", sl_forward_row_norm(f, x, f->output_norm, a->h, n));
-    SL_FORWARD_TRY("output", sl_op_matmul(f->dev, &(struct sl_op_matmul){
-                                                      .x = a->h,
-                                                      .n_tok = n,
-                                                      .n_decode = n_decode,
-                                                      .n_w = 1,
-                                                      .out = {{f->output, NULL, logits, false}}}));
+    SL_FORWARD_TRY("output norm",
+                   sl_forward_row_norm(f, x, f->output_norm, f->output_norm_bias, a->h, n));
+    SL_FORWARD_TRY("output",
+                   sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                            .x = a->h,
+                                            .n_tok = n,
+                                            .n_decode = n_decode,
+                                            .n_w = 1,
+                                            .out = {{f->output, f->output_bias, logits, false}}}));
     if (f->hp->logit_softcap > 0 || f->hp->logit_scale != 1)
         SL_FORWARD_TRY("logits' scale",
                        sl_op_scale(f->dev, &(struct sl_op_scale){.x = logits,
@@ -67,7 +69,8 @@ enum sl_status sl_forward_hidden(struct sl_forward *f, uint32_t first, uint32_t 
     assert(f->step.keep_all && first + n <= f->step.n_rows && n <= f->plan->n_logit_rows);
     struct sl_place place = {err, UINT32_MAX, f->hp->first_layer, NULL}, *where = &place;
     const float *x = f->a.x + (size_t)first * f->hp->n_embd;
-    SL_FORWARD_TRY("output norm", sl_forward_row_norm(f, x, f->output_norm, f->a.h, n));
+    SL_FORWARD_TRY("output norm",
+                   sl_forward_row_norm(f, x, f->output_norm, f->output_norm_bias, f->a.h, n));
     SL_FORWARD_TRY("reading back hidden states", sl_forward_read_hidden(f, f->a.h, n, out_rows));
     return SL_OK;
 }

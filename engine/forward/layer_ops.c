@@ -17,6 +17,8 @@ static enum sl_status check_ends(struct sl_op_asker *a, const struct sl_model *m
         sl_ask_plain(a, SL_OP_rms_norm);
         sl_ask_weight(a, SL_OP_matmul, model->global[SL_G_OUTPUT]);
         sl_ask_plain(a, SL_OP_gather_rows);
+        if (model->global[SL_G_OUTPUT_NORM_BIAS])
+            sl_ask_plain(a, SL_OP_bias);
         if (model->hp.logit_softcap > 0 || model->hp.logit_scale != 1)
             sl_ask_plain(a, SL_OP_scale);
         if (!a->dev->caps.host_visible)

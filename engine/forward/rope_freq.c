@@ -33,11 +33,8 @@ void sl_rope_inv_freq(const struct sl_rope_spec *r, const float *divisors, float
         }
         out_inv_freq[i] = (float)(f * squeeze * (1.0 - keep) + f * keep);
     }
-    *out_mscale = 1;
-    if (yarn) {
-        double m = (double)r->yarn_attn;
-        if (r->yarn_ext != 0 && r->yarn_factor > 1)
-            m *= 1.0 + 0.1 * log((double)r->yarn_factor);
-        *out_mscale = (float)m;
-    }
+    double m = (double)r->yarn_attn;
+    if (yarn && r->yarn_ext != 0 && r->yarn_factor > 1)
+        m *= 1.0 + 0.1 * log((double)r->yarn_factor);
+    *out_mscale = (float)m;
 }

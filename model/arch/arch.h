@@ -46,6 +46,8 @@ struct sl_arch {
     uint32_t window_period; /* without a pattern in the file: every so many-th layer has no window;
                                0 = all have it */
     bool rope_freqs;        /* rope_freqs.weight may be there */
+    bool rope_factors;      /* rope_factors_long.weight and _short.weight may */
+    bool output_biases;     /* of output_norm and output */
     enum sl_arch_shared shared;
     bool dense_lead; /* reads leading_dense_block_count and interleave_moe_layer_step */
     bool split_ff;   /* without expert_feed_forward_length an expert has n_ff / k, not n_ff */
@@ -92,7 +94,7 @@ extern const struct sl_arch sl_arch_llama, sl_arch_olmoe, sl_arch_qwen2, sl_arch
 extern const struct sl_arch sl_arch_glm4moe, sl_arch_minimax_m2, sl_arch_dots1, sl_arch_deepseek,
     sl_arch_bailingmoe, sl_arch_bailingmoe2, sl_arch_hy_v3, sl_arch_mellum, sl_arch_granitemoe,
     sl_arch_exaone_moe, sl_arch_mistral4, sl_arch_arctic, sl_arch_step35, sl_arch_mistral3,
-    sl_arch_smallthinker;
+    sl_arch_smallthinker, sl_arch_maple, sl_arch_phimoe;
 
 /* Is it one of arch->keys? */
 bool sl_arch_reads(const struct sl_arch *arch, const char *key, size_t len);

@@ -257,9 +257,7 @@ static enum sl_status read_rope(struct sl_keys *k, uint32_t n_ctx_train, uint32_
         linear = true; /* nothing extrapolated: positions are only scaled */
     }
     if (none || linear) {
-        if (attn != 1.0f)
-            return sl_keys_fail(k, SL_ERR_UNSUPPORTED, "rope.scaling.attn_factor",
-                                "%g is supported with YaRN only", (double)attn);
+        r->yarn_attn = attn;
         if (linear)
             r->scale = 1.0f / factor;
         return SL_OK;

@@ -53,6 +53,10 @@ static const struct rule global_rules[SL_G_COUNT] = {
     [SL_G_OUTPUT_NORM] = {"output_norm.weight", {D_EMBD}, true},
     [SL_G_OUTPUT] = {"output.weight", {D_EMBD, D_VOCAB}, false},
     [SL_G_ROPE_FREQS] = {"rope_freqs.weight", {D_ROT_HALF}, true},
+    [SL_G_OUTPUT_NORM_BIAS] = {"output_norm.bias", {D_EMBD}, true},
+    [SL_G_OUTPUT_BIAS] = {"output.bias", {D_VOCAB}, true},
+    [SL_G_ROPE_LONG] = {"rope_factors_long.weight", {D_ROT_HALF}, true},
+    [SL_G_ROPE_SHORT] = {"rope_factors_short.weight", {D_ROT_HALF}, true},
 };
 
 static const struct rule layer_rules[SL_L_COUNT] = {
@@ -113,6 +117,8 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_LAYER_SCALE] = {"layer_output_scale.weight", {D_1}, true},
     [SL_L_ATTN_QKV] = {"attn_qkv.weight", {D_EMBD, D_QKV}, false},
     [SL_L_ATTN_GATE] = {"attn_gate.weight", {D_EMBD, D_GATE}, false},
+    [SL_L_ATTN_NORM_BIAS] = {"attn_norm.bias", {D_EMBD}, true},
+    [SL_L_FFN_NORM_BIAS] = {"ffn_norm.bias", {D_EMBD}, true},
     [SL_L_EXPERTS_GATE_UP] = {"ffn_gate_up_exps.weight", {D_EMBD, D_FF_EXPERT_2, D_EXPERT}, false},
 };
 
@@ -125,7 +131,8 @@ static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
                                 SL_ROLE(SL_L_ATTN_V) | SL_ROLE(SL_L_ATTN_OUT),
                             SL_ROLES_ATTN_BIAS | SL_ROLE(SL_L_ATTN_OUT_BIAS) |
                                 SL_ROLE(SL_L_ATTN_SINKS) | SL_ROLES_QK_NORM |
-                                SL_ROLE(SL_L_ATTN_POST_NORM) | SL_ROLE(SL_L_ATTN_GATE)},
+                                SL_ROLE(SL_L_ATTN_POST_NORM) | SL_ROLE(SL_L_ATTN_GATE) |
+                                SL_ROLE(SL_L_ATTN_NORM_BIAS)},
     [SL_MIXER_DELTA] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_DELTA_QKV) | SL_ROLE(SL_L_DELTA_Z) |
                             SL_ROLE(SL_L_DELTA_CONV) | SL_ROLE(SL_L_DELTA_DT) |
                             SL_ROLE(SL_L_DELTA_A) | SL_ROLE(SL_L_DELTA_NORM) |
@@ -138,7 +145,8 @@ static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
 static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
     [SL_FFN_DENSE] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) |
                           SL_ROLE(SL_L_FFN_DOWN),
-                      SL_ROLE(SL_L_FFN_POST_NORM) | SL_ROLE(SL_L_LAYER_SCALE)},
+                      SL_ROLE(SL_L_FFN_POST_NORM) | SL_ROLE(SL_L_LAYER_SCALE) |
+                          SL_ROLE(SL_L_FFN_NORM_BIAS)},
     [SL_FFN_EXPERTS] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_ROUTER) | SL_ROLE(SL_L_EXPERTS_GATE) |
                             SL_ROLE(SL_L_EXPERTS_UP) | SL_ROLE(SL_L_EXPERTS_DOWN),
                         SL_ROLE(SL_L_ROUTER_BIAS) | SL_ROLE(SL_L_ROUTER_LOGIT_BIAS) |
@@ -146,7 +154,7 @@ static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
                             SL_ROLE(SL_L_FFN_POST_NORM) | SL_ROLE(SL_L_SHARED_POST_NORM) |
                             SL_ROLE(SL_L_EXPERTS_POST_NORM) | SL_ROLE(SL_L_EXPERTS_NORM) |
                             SL_ROLE(SL_L_ROUTER_NORM) | SL_ROLE(SL_L_EXPERTS_SCALE) |
-                            SL_ROLE(SL_L_LAYER_SCALE)}};
+                            SL_ROLE(SL_L_LAYER_SCALE) | SL_ROLE(SL_L_FFN_NORM_BIAS)}};
 /* One tensor that may stand for several. */
 static const struct {
     enum sl_layer_role role;
@@ -380,14 +388,29 @@ static bool is_named(const struct sl_arch *arch, unsigned role, struct sl_str re
     return equals(rest, name_of(arch, role));
 }
 
+/* Has the architecture this tensor of none of its layers? */
+static bool has_global(const struct sl_arch *arch, unsigned role) {
+    switch (role) {
+    case SL_G_ROPE_FREQS:
+        return arch->rope_freqs;
+    case SL_G_ROPE_LONG:
+    case SL_G_ROPE_SHORT:
+        return arch->rope_factors;
+    case SL_G_OUTPUT_NORM_BIAS:
+    case SL_G_OUTPUT_BIAS:
+        return arch->output_biases;
+    default:
+        return true;
+    }
+}
+
 static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
                             struct sl_err *err) {
     struct sl_str rest;
     uint64_t layer;
     if (!layer_name(t->name, &layer, &rest)) {
         for (unsigned role = 0; role < SL_G_COUNT; role++) {
-            if (!equals(t->name, global_rules[role].name) ||
-                (role == SL_G_ROPE_FREQS && !m->arch->rope_freqs))
+            if (!equals(t->name, global_rules[role].name) || !has_global(m->arch, role))
                 continue;
             m->global[role] = t;
             return SL_OK;
@@ -469,22 +492,48 @@ static void find_gate(const struct sl_arch *arch, struct sl_layer *layer) {
     a->gate_softplus = arch->gate_softplus;
 }
 
+/* Of two sets of divisors the one for contexts beyond the original, or within it: by what the model
+ * was made for, so that an answer does not depend on the context that a server is given. */
+static enum sl_status choose_factors(struct sl_model *m, struct sl_err *err) {
+    const struct sl_gguf_tensor **of = m->global;
+    if (!of[SL_G_ROPE_LONG] && !of[SL_G_ROPE_SHORT])
+        return SL_OK;
+    for (unsigned role = SL_G_ROPE_LONG; role <= SL_G_ROPE_SHORT; role++)
+        if (!of[role])
+            return missing(m, err, global_rules[role].name);
+    bool beyond = m->hp.n_ctx_train > m->hp.rope[0].yarn_ctx_orig;
+    of[SL_G_ROPE_FREQS] = of[beyond ? SL_G_ROPE_LONG : SL_G_ROPE_SHORT];
+    of[SL_G_ROPE_LONG] = of[SL_G_ROPE_SHORT] = NULL;
+    return SL_OK;
+}
+
+/* Of tensors that are in no layer. */
+static enum sl_status check_globals(struct sl_model *m, struct sl_err *err) {
+    enum sl_status status = SL_OK;
+    for (unsigned role = 0; role < SL_G_COUNT && status == SL_OK; role++) {
+        bool required =
+            role <= SL_G_OUTPUT_NORM || role == SL_G_OUTPUT_NORM_BIAS || role == SL_G_OUTPUT_BIAS;
+        if (m->global[role])
+            status = check_shape(m, NULL, m->global[role], &global_rules[role], err);
+        else if (required && has_global(m->arch, role))
+            status = missing(m, err, global_rules[role].name);
+    }
+    return status == SL_OK ? choose_factors(m, err) : status;
+}
+
 enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
     enum sl_status status = SL_OK;
     for (uint64_t i = 0; i < sl_gguf_n_tensors(m->gguf) && status == SL_OK; i++)
         status = place(m, sl_gguf_tensor_at(m->gguf, i), err);
     if (status != SL_OK)
         return status;
-    for (unsigned role = SL_G_TOKEN_EMBD; role <= SL_G_OUTPUT_NORM; role++)
-        if (!m->global[role])
-            return missing(m, err, global_rules[role].name);
+    if (!m->global[SL_G_TOKEN_EMBD])
+        return missing(m, err, global_rules[SL_G_TOKEN_EMBD].name);
     if ((status = find_vocab(m, err)) != SL_OK)
         return status;
     if (!m->global[SL_G_OUTPUT])
         m->global[SL_G_OUTPUT] = m->global[SL_G_TOKEN_EMBD]; /* tied */
-    for (unsigned role = 0; role < SL_G_COUNT && status == SL_OK; role++)
-        if (m->global[role])
-            status = check_shape(m, NULL, m->global[role], &global_rules[role], err);
+    status = check_globals(m, err);
     for (uint32_t l = 0; l < m->hp.n_layer && status == SL_OK; l++) {
         struct sl_layer *layer = &m->layers[l];
         uint64_t required = roles_of(m->arch, &layer->spec).needs;

@@ -86,6 +86,7 @@ enum sl_expert_activation {
     SL_EXPERT_GEGLU,
     SL_EXPERT_SWIGLU_LIMITED, /* silu(gate) at most limit, up -limit to limit */
     SL_EXPERT_REGLU,
+    SL_EXPERT_SWIGLU_CUT, /* silu of gate at most limit; up -limit to limit */
 };
 
 struct sl_experts_spec {
@@ -100,7 +101,7 @@ struct sl_experts_spec {
     uint32_t n_group,
         n_group_used; /* the router chooses among that many of the groups; 0: no groups */
     enum sl_expert_activation activation;
-    float limit; /* of SL_EXPERT_SWIGLU_LIMITED */
+    float limit; /* of SL_EXPERT_SWIGLU_LIMITED and SL_EXPERT_SWIGLU_CUT */
     bool biases; /* of gate, up and down of each expert */
     bool beside; /* the shared expert is the layer's dense feed-forward part, under its names, with
                     norms of its own before and behind it, as the routed experts have theirs */

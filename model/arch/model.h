@@ -22,7 +22,7 @@ struct sl_rope_spec {
     float scale;       /* positions are multiplied by it: 1 / the file's linear factor; 1 = none */
     float yarn_factor; /* context extension, above 1; 0 = no YaRN (the other yarn_ are then moot) */
     float yarn_ext;    /* weight of the extrapolated frequencies, 1 usually */
-    float yarn_attn;   /* cos and sin are multiplied by yarn_attn * (1 + 0.1 ln yarn_factor) */
+    float yarn_attn; /* cos and sin are multiplied by it, and with YaRN by 1 + 0.1 ln yarn_factor */
     float yarn_beta_fast, yarn_beta_slow;
     uint32_t yarn_ctx_orig; /* context before the extension */
     bool undivided;         /* rope_freqs.weight is not of this table */
@@ -48,10 +48,16 @@ struct sl_hparams {
 
 /* Shapes are [n_in, n_out] in GGUF order (innermost first). */
 enum sl_global_role {
-    SL_G_TOKEN_EMBD,  /* token_embd.weight   [n_embd, n_vocab] */
-    SL_G_OUTPUT_NORM, /* output_norm.weight  [n_embd] f32 */
-    SL_G_OUTPUT,      /* output.weight       [n_embd, n_vocab]; tied: the embedding */
-    SL_G_ROPE_FREQS,  /* rope_freqs.weight   [n_rot/2] f32 divisors, optional */
+    SL_G_TOKEN_EMBD,       /* token_embd.weight   [n_embd, n_vocab] */
+    SL_G_OUTPUT_NORM,      /* output_norm.weight  [n_embd] f32 */
+    SL_G_OUTPUT,           /* output.weight       [n_embd, n_vocab]; tied: the embedding */
+    SL_G_ROPE_FREQS,       /* rope_freqs.weight   [n_rot/2] f32 divisors, optional */
+    SL_G_OUTPUT_NORM_BIAS, /* output_norm.bias [n_embd] f32 */
+    SL_G_OUTPUT_BIAS,      /* output.bias      [n_vocab] f32 */
+    /* rope_factors_long.weight, rope_factors_short.weight: as rope_freqs. Which of them it is comes
+     * out when the model is opened; then it is SL_G_ROPE_FREQS, and these are NULL. */
+    SL_G_ROPE_LONG,
+    SL_G_ROPE_SHORT,
     SL_G_COUNT
 };
 enum sl_layer_role {
@@ -119,6 +125,8 @@ enum sl_layer_role {
                                expert the rows of gate, then those of up */
     SL_L_ATTN_QKV,  /* in place of q, k and v [n_embd, q + k + v]: their rows, one after another */
     SL_L_ATTN_GATE, /* attn_gate.weight [n_embd, n_head * head_dim_v or n_head] */
+    SL_L_ATTN_NORM_BIAS, /* [n_embd], added behind the norm */
+    SL_L_FFN_NORM_BIAS,
     SL_L_COUNT
 };
 

@@ -15,7 +15,8 @@ enum sl_status sl_model_slice(const struct sl_model *m, uint32_t first, uint32_t
     if (first)
         s.global[SL_G_TOKEN_EMBD] = NULL;
     if (first + n < all)
-        s.global[SL_G_OUTPUT_NORM] = s.global[SL_G_OUTPUT] = NULL;
+        s.global[SL_G_OUTPUT_NORM] = s.global[SL_G_OUTPUT] = s.global[SL_G_OUTPUT_NORM_BIAS] =
+            s.global[SL_G_OUTPUT_BIAS] = NULL;
     *out_slice = s;
     return SL_OK;
 }

@@ -328,6 +328,13 @@ static void write_parts(struct sl_gguf_writer *w, const struct sl_synth_config *
     }
     if (parts & SL_SYNTH_TEMPER)
         sl_gguf_write_f32(w, KEY("attention.temperature_scale"), 0.5f);
+    if (parts & SL_SYNTH_MAPLE)
+        sl_gguf_write_f32(w, KEY("swiglu_clamp_exp"), 0.7f);
+    if (parts & SL_SYNTH_PHI) {
+        uint32_t original = c->n_ctx > 4096 ? 128 : c->n_ctx; /* beyond: the long factors */
+        sl_gguf_write_f32(w, KEY("rope.scaling.attn_factor"), 1.19f);
+        sl_gguf_write_u32(w, KEY("rope.scaling.original_context_length"), original);
+    }
     if (parts & SL_SYNTH_STEP) {
         sl_gguf_write_f32(w, KEY("swiglu_clamp_exp"), 0.6f);
         sl_gguf_write_f32(w, KEY("swiglu_clamp_shexp"), 0.8f);
@@ -403,7 +410,8 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
             sl_gguf_array_add_bool(w, sl_synth_has_window(c, l));
         sl_gguf_array_end(w);
     }
-    if (parts & SL_SYNTH_PATTERN && (c->window_period || parts & (SL_SYNTH_MIMO | SL_SYNTH_STEP))) {
+    if (parts & SL_SYNTH_PATTERN &&
+        (c->window_period || parts & (SL_SYNTH_MIMO | SL_SYNTH_STEP | SL_SYNTH_MAPLE))) {
         sl_gguf_array_begin_bool(w, KEY("attention.sliding_window_pattern"));
         for (uint32_t l = 0; l < c->n_layer; l++)
             sl_gguf_array_add_bool(w, sl_synth_has_window(c, l));

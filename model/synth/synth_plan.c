@@ -32,6 +32,8 @@ static const struct sl_synth_family families[] = {
     {"gemma4", SL_SYNTH_MAY_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_WINDOW | SL_SYNTH_EXPERT_FF |
                    SL_SYNTH_GEMMA4},
     {"smallthinker", SL_SYNTH_MOE | SL_SYNTH_EXPERT_FF | SL_SYNTH_WINDOW},
+    {"maple", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_WINDOW},
+    {"phimoe", SL_SYNTH_MOE | SL_SYNTH_QKV_BIAS | SL_SYNTH_OUT_BIAS},
     {"hy_v3", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
                   SL_SYNTH_DENSE_LEAD},
     {"mellum", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_WINDOW},
@@ -79,6 +81,8 @@ uint32_t sl_synth_parts(const char *arch) {
         uint32_t parts;
     } own[] = {
         {"smallthinker", SL_SYNTH_SMALLTHINKER | SL_SYNTH_PATTERN | SL_SYNTH_FULL_FIRST},
+        {"maple", SL_SYNTH_MAPLE | SL_SYNTH_PATTERN},
+        {"phimoe", SL_SYNTH_PHI},
         {"hy_v3", SL_SYNTH_SIGMOID | SL_SYNTH_NEXTN | SL_SYNTH_HY3},
         {"mellum", SL_SYNTH_PATTERN},
         {"granitemoe", SL_SYNTH_GRANITE},
@@ -296,6 +300,10 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     uint64_t n = c->n_embd;
     float in = 1 / sqrtf((float)n), share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
     add_norm(p, n, "attn_norm.weight", i);
+    if (sl_synth_parts(c->arch) & SL_SYNTH_PHI) {
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, n, 0, 0, "attn_norm.bias", i);
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, n, 0, 0, "ffn_norm.bias", i);
+    }
     if (traits & SL_SYNTH_LATENT)
         add_latent(p, c, l);
     else if (sl_synth_attends(c, traits, l))
@@ -525,6 +533,13 @@ enum sl_status sl_synth_plan(const struct sl_synth_config *c, struct sl_synth_pl
     if (!c->tied)
         add(p, c->output, SL_FILL_SUCCESSOR, 1 / sqrtf((float)n), n, c->n_vocab, 0, "output.weight",
             -1);
+    if (sl_synth_parts(c->arch) & SL_SYNTH_PHI) {
+        uint64_t half = sl_synth_rot(c) / 2;
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, n, 0, 0, "output_norm.bias", -1);
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f, c->n_vocab, 0, 0, "output.bias", -1);
+        add(p, SL_DTYPE_F32, SL_FILL_ROPE_FREQS, 0, half, 0, 0, "rope_factors_long.weight", -1);
+        add_norm(p, half, "rope_factors_short.weight", -1);
+    }
     if (c->rope_freqs || traits & SL_SYNTH_GEMMA4)
         add(p, SL_DTYPE_F32, SL_FILL_ROPE_FREQS, 0, sl_synth_rot(c) / 2, 0, 0, "rope_freqs.weight",
             -1);

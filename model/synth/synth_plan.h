@@ -58,6 +58,8 @@ enum {
     SL_SYNTH_TEMPER = 1 << 14, /* queries grow with the context before its extension */
     SL_SYNTH_STEP = 1 << 13,   /* with MIMO's layers told by their router, and limits of SwiGLU */
     SL_SYNTH_SMALLTHINKER = 1 << 27, /* sigmoids without a bias */
+    SL_SYNTH_MAPLE = 1 << 28,        /* limits of experts' SwiGLU; the file has the pattern */
+    SL_SYNTH_PHI = 1 << 29,          /* biases of norms and of the output; factors of frequencies */
 };
 struct sl_synth_family {
     const char *arch;

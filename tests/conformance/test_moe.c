@@ -204,6 +204,9 @@ static void test_shapes(void) {
         c.op.limit = 0.5f;
         if (conf_device()->caps.swiglu_limited && i % 4 == 0)
             case_of(what, &c);
+        c.op.activation = SL_SWIGLU_CUT;
+        if (conf_device()->caps.swiglu_cut && i % 4 == 2)
+            case_of(what, &c);
         c.op.activation = SL_REGLU;
         if (conf_device()->caps.reglu && i % 4 == 1)
             case_of(what, &c);
@@ -373,6 +376,10 @@ static void test_biases(void) {
 static double activated(const struct sl_op_moe *op, double g, double u) {
     if (op->activation == SL_SWIGLU)
         return g / (1 + exp(-g)) * u;
+    if (op->activation == SL_SWIGLU_CUT) {
+        g = fmin(g, (double)op->limit);
+        return g / (1 + exp(-g)) * fmin(fmax(u, -(double)op->limit), (double)op->limit);
+    }
     if (op->activation == SL_REGLU)
         return g > 0 ? g * u : 0;
     if (op->activation == SL_GEGLU)
@@ -430,6 +437,8 @@ static void test_against_double(void) {
         against_double(false, SL_SWIGLU_LIMITED);
     if (conf_device()->caps.reglu)
         against_double(false, SL_REGLU);
+    if (conf_device()->caps.swiglu_cut)
+        against_double(false, SL_SWIGLU_CUT);
     if (has_all(conf_device()))
         against_double(true, SL_SWIGLU_CLAMPED);
 }

@@ -1,4 +1,4 @@
-/* sl_op_gate_heads, sl_op_temper, sl_op_center, sl_op_clamp, sl_op_limited_glu */
+/* sl_op_gate_heads, sl_op_temper, sl_op_center, sl_op_clamp, sl_op_limited_glu, sl_op_bias */
 #include "tests/conformance/conformance.h"
 
 #include <math.h>
@@ -169,6 +169,41 @@ static void center_and_clamp(void) {
         }
 }
 
+static void run_bias(struct sl_device *d, const void *ctx, void *out) {
+    const struct rows_case *c = ctx;
+    size_t n = (size_t)c->n_tok * c->n;
+    float *x = conf_put(d, c->x, n * sizeof *x);
+    conf_ok(sl_op_bias(d, &(struct sl_op_bias){.x = x,
+                                               .b = conf_put(d, c->gate, c->n * sizeof *c->gate),
+                                               .n_tok = c->n_tok,
+                                               .n = c->n}));
+    conf_get(d, out, x, n * sizeof *x);
+}
+
+static void bias(void) {
+    if (lacks(SL_OP_bias))
+        return;
+    for (size_t i = 0; i < CONF_COUNT(sizes); i++)
+        for (int fill = 0; fill < CONF_N_FILL; fill++) {
+            uint32_t n = sizes[i], n_tok = n > 200 ? 3 : 17;
+            size_t all = (size_t)n_tok * n;
+            struct sl_rng rng = {n + (uint32_t)fill};
+            float *x = conf_host(all * sizeof *x), *b = conf_host(n * sizeof *b);
+            float *y = conf_host(all * sizeof *y);
+            conf_fill(&rng, (enum conf_fill)fill, x, all);
+            conf_fill(&rng, CONF_PLAIN, b, n);
+            struct rows_case c = {.x = x, .gate = b, .n_tok = n_tok, .n = n};
+            char what[64];
+            snprintf(what, sizeof what, "%u rows of %u, fill %d", n_tok, n, fill);
+            conf_tolerance(0);
+            conf_case(what, run_bias, &c, CONF_F32, all, y);
+            for (size_t j = 0; j < all && !conf_same_bits(); j++) {
+                double ref = (double)x[j] + (double)b[j % n], tol = fabs(ref) * 0x1p-23 + 0x1p-140;
+                conf_near(what, &y[j], &ref, &tol, 1);
+            }
+        }
+}
+
 static void run_glu(struct sl_device *d, const void *ctx, void *out) {
     const struct rows_case *c = ctx;
     size_t bytes = c->n * sizeof(float);
@@ -209,6 +244,7 @@ int main(int argc, char **argv) {
     static const struct conf_test tests[] = {{"gate_heads", gate_heads},
                                              {"temper", temper},
                                              {"center, clamp", center_and_clamp},
-                                             {"limited_glu", limited_glu}};
+                                             {"limited_glu", limited_glu},
+                                             {"bias", bias}};
     return conf_main(argc, argv, "rows", &limits, tests, CONF_COUNT(tests));
 }

@@ -329,11 +329,19 @@ PARTS = {
              "layer_output_norm:E ffn_gate:EF ffn_up:EF ffn_down:FE"),
     "mimo2": (RMS + WINDOW + "attention.value_scale=0.5 attention.sliding_window_pattern=[1,0,1,0]",
               ATTN + EXPERTS + "ffn_norm:E attn_sinks:H exp_probs_b.bias:N"),
+    "maple": (RMS + WINDOW + "attention.sliding_window_pattern=[1,0,1,0] swiglu_clamp_exp=[0.0,0.5,0.0,7.0]",
+              ATTN + EXPERTS + "ffn_norm:E attn_q_norm:D attn_k_norm:D"),
+    "phimoe": (RMS + "rope.scaling.original_context_length=16 rope.scaling.attn_factor=1.19", ATTN + EXPERTS +
+               "ffn_norm:E attn_norm.bias:E ffn_norm.bias:E attn_q.bias:Q attn_k.bias:K attn_v.bias:K attn_output.bias:E"),
     "arctic": (RMS, ATTN + EXPERTS + "ffn_norm:E ffn_norm_exps:E ffn_gate:EE ffn_up:EE ffn_down:EE"),
     "step35": (RMS + WINDOW + "attention.sliding_window_pattern=[0,1,1,0] swiglu_clamp_exp=[0.0,0.5,0.0,7.0] "
                "swiglu_clamp_shexp=3.0 expert_shared_feed_forward_length=8",
                ATTN + EXPERTS + SHARED + "ffn_norm:E attn_gate:EH attn_q_norm:D attn_k_norm:D"),
 }
+
+
+# Of these, tensors of no layer.
+GLOBALS = {"phimoe": "output_norm.bias:E output.bias:N rope_factors_long.weight:H rope_factors_short.weight:H"}
 
 
 def parts_model(arch, lie=""):
@@ -355,6 +363,7 @@ def parts_model(arch, lie=""):
         else:
             keys.append(kv(arch + "." + key, U32, int(value)))
     t = [("token_embd.weight", [8, 3]), ("output_norm.weight", [8])]
+    t += [(name, [dims[c] for c in letters]) for name, letters in (n.split(":") for n in GLOBALS.get(arch, "").split())]
     for layer in range(4):
         for name, letters in (n.split(":") for n in PARTS[arch][1].split()):
             t.append(("blk.%d.%s" % (layer, name if "." in name else name + ".weight"), [dims[c] for c in letters]))
@@ -371,6 +380,8 @@ def main():
     files.update((name, parts_model(name)) for name in PARTS)
     files["llama4-top-2"] = parts_model("llama4", "expert_used_count=2")
     files["step35-clamps-of-two"] = parts_model("step35", "swiglu_clamp_exp=[0.5,0.5]")
+    files["maple-limits-of-two"] = parts_model("maple", "swiglu_clamp_exp=[0.5,0.5]")
+    files["phimoe-amplitude"] = parts_model("phimoe", "rope.scaling.attn_factor=4096.0")
     files["laguna-wide-shared"] = parts_model("laguna", "expert_shared_count=1024 expert_feed_forward_length=1048576")
     files["gemma4-odd-rotation"] = model("gemma4", lie=3)
     files["gemma4-wide-rotation"] = model("gemma4", lie=2**31)

@@ -229,6 +229,15 @@ CASES = [
      [(4, 4500)]),
     ("smallthinker q4_K", f"--arch smallthinker -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 3 --window 4096 "
      "--ctx 16384", 5e-3, LONG),
+    ("maple f32", f"--arch maple {F32} {MOE} --layers 5 --window 48", True, LONG),
+    ("maple f32, gqa 3, odd", f"--arch maple {F32} --experts 11 --top-k 4 --layers 5 --embd 192 --heads 6 --kv-heads 2 "
+     "--head-dim 48 --expert-ff 96 --window 33 --window-period 3 --window-rope-base 10000", True, LONG),
+    ("maple q4_K", f"--arch maple -t Q4_K --down Q6_K {MOE} --expert-ff 256 --window 48", 5e-3, LONG),
+    # The context is more than the original one: long factors. llama.cpp goes by the session's context.
+    ("phimoe f32", f"--arch phimoe {F32} {MOE}", True, LONG),
+    ("phimoe f32, long factors, gqa 3, odd", f"--arch phimoe {F32} --experts 11 --top-k 3 --layers 5 --embd 288 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --expert-ff 96 --ctx 8192 --rope-base 10000", True, LONG),
+    ("phimoe q4_K", f"--arch phimoe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --ctx 8192", 5e-3, LONG),
     ("glm4moe f32", f"--arch glm4moe {F32} {MOE} --layers 5 --dense-layers 1 --rotated 32 --router-scale 2.5 --nextn 1",
      True, LONG),
     ("glm4moe f32, no q and k norms, sections, odd", f"--arch glm4moe {F32} --experts 11 --top-k 4 --layers 4 "

@@ -620,6 +620,7 @@ RUN(temper, R(x), R(pos))
 RUN(center, R(x), R(y))
 RUN(clamp, R(x))
 RUN(limited_glu, R(gate), R(up), R(y))
+RUN(bias, R(x), R(b))
 RUN(gather_rows, R(x), R(rows), R(y))
 RUN(block_max, R(x), R(max), R(at), R(sum), R(inv_t), c->source->stats.n_maxima += a.n_tok)
 

@@ -62,7 +62,8 @@ static void every_architecture_opens(void **state) {
         uint32_t n_expert;
         bool tied, rope_freqs;
         uint32_t n_dense;
-    } cases[] = {{"smallthinker", 6, true, false, 0}, {"hy_v3", 6, false, false, 1},
+    } cases[] = {{"maple", 6, true, false, 0},        {"phimoe", 6, false, false, 0},
+                 {"smallthinker", 6, true, false, 0}, {"hy_v3", 6, false, false, 1},
                  {"mellum", 6, false, false, 0},      {"granitemoe", 6, true, false, 0},
                  {"exaone-moe", 6, false, false, 1},  {"dots1", 6, false, false, 2},
                  {"deepseek", 6, true, false, 1},     {"bailingmoe", 6, false, false, 0},

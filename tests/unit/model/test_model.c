@@ -206,14 +206,14 @@ static void test_gpt_oss(void **state) {
 
 static void test_arch_list(void **state) {
     (void)state;
-    const char *want[] = {"smallthinker", "hy_v3",     "mellum",       "granitemoe",  "exaone-moe",
-                          "dots1",        "deepseek",  "bailingmoe",   "bailingmoe2", "minimax-m2",
-                          "glm4moe",      "qwen3moe",  "qwen2moe",     "olmoe",       "llama",
-                          "qwen3",        "qwen2",     "ernie4_5-moe", "hunyuan-moe", "gpt-oss",
-                          "qwen3next",    "qwen35moe", "qwen35",       "qwen3vlmoe",  "deepseek2",
-                          "gemma4",       "llama4",    "afmoe",        "laguna",      "cohere2moe",
-                          "dbrx",         "grok",      "mimo2",        "mistral4",    "arctic",
-                          "step35",       "mistral3"};
+    const char *want[] = {"smallthinker", "maple",      "phimoe",    "hy_v3",     "mellum",
+                          "granitemoe",   "exaone-moe", "dots1",     "deepseek",  "bailingmoe",
+                          "bailingmoe2",  "minimax-m2", "glm4moe",   "qwen3moe",  "qwen2moe",
+                          "olmoe",        "llama",      "qwen3",     "qwen2",     "ernie4_5-moe",
+                          "hunyuan-moe",  "gpt-oss",    "qwen3next", "qwen35moe", "qwen35",
+                          "qwen3vlmoe",   "deepseek2",  "gemma4",    "llama4",    "afmoe",
+                          "laguna",       "cohere2moe", "dbrx",      "grok",      "mimo2",
+                          "mistral4",     "arctic",     "step35",    "mistral3"};
     uint32_t n_want = sizeof want / sizeof want[0];
     uint32_t n = 0;
     for (; sl_model_arch_at(n); n++) {
@@ -319,7 +319,7 @@ static void test_absurd_keys(void **state) {
         {"rope.dimension_count", SL_GGUF_U32, 26, "out of range"},
         {"rope.freq_base", SL_GGUF_F32, 0, "out of range"},
         {"rope.scaling.factor", SL_GGUF_F32, 0x7f800000, "not a finite float"},
-        {"rope.scaling.attn_factor", SL_GGUF_F32, 0x40000000, "with YaRN only"},
+        {"rope.scaling.attn_factor", SL_GGUF_F32, 0x45000000, "out of range"},
         {"attention.layer_norm_rms_epsilon", SL_GGUF_F32, 0x40000000, "out of range"},
         {"attention.layer_norm_rms_epsilon", SL_GGUF_F32, 0x7fc00000, "not a finite float"},
         {"attention.causal", SL_GGUF_BOOL, 0, "not causal"},
@@ -417,11 +417,15 @@ static void test_rope_scaling(void **state) {
     rope_factor = 4;
     struct sl_model *m = open_model("qwen3moe", &e, &file);
     assert_true(m->hp.rope[0].scale == 0.25f && m->hp.rope[0].yarn_factor == 0.0f);
+    assert_true(m->hp.rope[0].yarn_attn == 1);
     sl_model_close(&m);
     free(file);
     rope_type = "none";
+    rope_attn = 1.5f;
     m = open_model("qwen3moe", &e, &file);
     assert_true(m->hp.rope[0].scale == 1.0f && m->hp.rope[0].yarn_factor == 0.0f);
+    assert_true(m->hp.rope[0].yarn_attn == 1.5f);
+    rope_attn = 0;
     sl_model_close(&m);
     free(file);
     rope_type = "yarn";

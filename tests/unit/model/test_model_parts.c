@@ -10,19 +10,21 @@
 #include <cmocka.h>
 
 enum { EMBD = 64, HEADS = 4, KV = 2, DIM = 16, VDIM = 8, FF = 96, FF_EXP = 32, EXPERTS = 6 };
-enum { VOCAB = 40, LAYERS = 6 };
+enum { VOCAB = 40, LAYERS = 6, NO_LAYER = 1000 };
 
 /* keys: "name=12 name=1.5 name=true name=[1,0,1]", of the architecture. dense, layer, experts:
  * tensors of dense layers alone, of all, and of those with experts: "name:AB" with a letter for
  * each dimension. */
 struct family {
     const char *arch, *keys, *dense, *layer, *experts;
+    const char *global; /* of no layer */
     uint32_t n_dense, step;
     bool wide_values; /* VDIM elements of a head's value, not DIM */
 };
 struct edit {
     const char *no_key, *keys;      /* left out; added */
     const char *no_tensor, *tensor; /* the same of tensors; the latter of layer 4 */
+    const char *global;             /* added, of no layer */
 };
 
 #define FFN "ffn_gate.weight:EF ffn_up.weight:EF ffn_down.weight:FE "
@@ -88,6 +90,17 @@ static const struct family families[] = {
      .keys = RMS WIDTH "expert_used_count=2 attention.temperature_scale=0.25 "
                        "rope.scaling.original_context_length=1024",
      .layer = ATTN "ffn_norm.weight:E ",
+     .experts = EXPERTS3},
+    {.arch = "maple",
+     .keys = RMS WIDTH WINDOW "expert_used_count=2 swiglu_clamp_exp=[7.0,0.0,0.5,0.5,0.0,7.0] "
+                              "attention.sliding_window_pattern=[1,1,0,1,1,0]",
+     .layer = ATTN QK_NORM "ffn_norm.weight:E ",
+     .experts = EXPERTS3},
+    {.arch = "phimoe",
+     .keys = RMS WIDTH "expert_used_count=2 rope.scaling.original_context_length=512 "
+                       "rope.scaling.attn_factor=1.25",
+     .layer = ATTN "ffn_norm.weight:E attn_norm.bias:E ffn_norm.bias:E attn_output.bias:E ",
+     .global = "output_norm.bias:E output.bias:U ",
      .experts = EXPERTS3},
     {.arch = "arctic",
      .keys = RMS WIDTH "expert_used_count=2",
@@ -178,6 +191,10 @@ static uint64_t dim(const struct family *f, char letter) {
         return FF;
     case 'X':
         return FF_EXP;
+    case 'U':
+        return VOCAB;
+    case 'R':
+        return DIM / 2;
     default:
         return EXPERTS;
     }
@@ -194,7 +211,10 @@ static void put_tensors(struct gb *b, const struct family *f, uint32_t layer, co
         *dims++ = 0;
         for (; dims[n]; n++)
             ne[n] = dim(f, dims[n]);
-        snprintf(name, sizeof name, "blk.%u.%s", layer, t);
+        if (layer == NO_LAYER)
+            snprintf(name, sizeof name, "%s", t);
+        else
+            snprintf(name, sizeof name, "blk.%u.%s", layer, t);
         if (!but || strcmp(but, name) != 0)
             gb_tensor(b, name, SL_DTYPE_F32, n, ne);
     }
@@ -214,6 +234,8 @@ static uint8_t *build(const struct family *f, const struct edit *e, size_t *out_
     put_keys(&b, f->arch, e->keys, NULL);
     gb_tensor(&b, "token_embd.weight", SL_DTYPE_F32, 2, (uint64_t[]){EMBD, VOCAB});
     gb_tensor(&b, "output_norm.weight", SL_DTYPE_F32, 1, (uint64_t[]){EMBD});
+    put_tensors(&b, f, NO_LAYER, f->global, e->no_tensor);
+    put_tensors(&b, f, NO_LAYER, e->global, NULL);
     for (uint32_t l = 0; l < LAYERS; l++) {
         put_tensors(&b, f, l, f->layer, e->no_tensor);
         put_tensors(&b, f, l, has_experts(f, l) ? f->experts : f->dense, e->no_tensor);
@@ -435,6 +457,62 @@ static void others(void **state) {
             "sliding_window_pattern", "2 values for 6 layers");
 }
 
+static void maple(void **state) {
+    (void)state;
+    static const float limit[LAYERS] = {7, 0, 0.5f, 0.5f, 0, 7};
+    struct sl_model *m = opened("maple", (struct edit){0});
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        const struct sl_layer_spec *s = &m->layers[l].spec;
+        assert_true(s->attention.window == (l % 3 == 2 ? 0 : 100));
+        assert_true(s->attention.no_rope == (l % 3 == 2));
+        assert_true(s->experts.limit == limit[l] && s->experts.router_normalize);
+        assert_int_equal(s->experts.activation,
+                         limit[l] > 0 ? SL_EXPERT_SWIGLU_CUT : SL_EXPERT_SWIGLU);
+    }
+    done(m);
+    static const char *const needed[] = {"attention.sliding_window",
+                                         "attention.sliding_window_pattern", "swiglu_clamp_exp"};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        refused("maple", (struct edit){.no_key = needed[i]}, needed[i], "is missing");
+    refused("maple",
+            (struct edit){.no_key = "swiglu_clamp_exp", .keys = "swiglu_clamp_exp=[1.0,2.0]"},
+            "swiglu_clamp_exp", "2 values for 6 layers");
+}
+
+static void phi(void **state) {
+    (void)state;
+    static const char factors[] = "rope_factors_long.weight:R rope_factors_short.weight:R";
+    struct sl_model *m = opened("phimoe", (struct edit){0});
+    assert_null(m->global[SL_G_ROPE_FREQS]);
+    assert_true(m->hp.rope[0].yarn_attn == 1.25f && m->hp.rope[0].yarn_factor == 0);
+    done(m);
+    for (int within = 0; within < 2; within++) {
+        struct edit e = {.global = factors};
+        if (within) {
+            e.no_key = "rope.scaling.original_context_length";
+            e.keys = "rope.scaling.original_context_length=4096";
+        }
+        m = opened("phimoe", e);
+        assert_ptr_equal(m->global[SL_G_ROPE_FREQS],
+                         sl_gguf_tensor_find(m->gguf, within ? "rope_factors_short.weight"
+                                                             : "rope_factors_long.weight"));
+        assert_null(m->global[SL_G_ROPE_LONG]);
+        assert_null(m->global[SL_G_ROPE_SHORT]);
+        done(m);
+    }
+    refused("phimoe", (struct edit){.global = "rope_factors_long.weight:R"},
+            "rope_factors_short.weight", "is missing");
+    refused("phimoe",
+            (struct edit){.global = "rope_factors_long.weight:D rope_factors_short.weight:R"},
+            "rope_factors_long.weight", "its shape is");
+    static const char *const needed[] = {"output_norm.bias", "output.bias", "blk.5.attn_norm.bias",
+                                         "blk.0.ffn_norm.bias", "blk.2.attn_output.bias"};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        refused("phimoe", (struct edit){.no_tensor = needed[i]}, needed[i], "is missing");
+    refused("grok", (struct edit){.global = "output.bias:U"}, "output.bias", "no such tensor");
+    refused("grok", (struct edit){.global = factors}, "rope_factors_long.weight", "no such tensor");
+}
+
 static void arctic_and_step(void **state) {
     (void)state;
     struct sl_model *t = opened("mistral3", (struct edit){0});
@@ -490,6 +568,8 @@ int main(void) {
                                        cmocka_unit_test(gates),
                                        cmocka_unit_test(cohere),
                                        cmocka_unit_test(others),
+                                       cmocka_unit_test(maple),
+                                       cmocka_unit_test(phi),
                                        cmocka_unit_test(arctic_and_step)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
