@@ -7,6 +7,7 @@ import { highlight } from './highlight.js';
 
 const MAX_DEPTH = 8;
 const MAX_LINK = 1000;
+const SHOWN = 500000; // characters; what follows is shown as it is
 
 // ---------------------------------------------------------------- inline
 
@@ -333,18 +334,31 @@ function codeBlock(n) {
   return box;
 }
 
+const row = (list, name, align) => {
+  const tr = el('tr');
+  list.forEach((c, i) => tr.append(fill(el(name, align[i]), c)));
+  return tr;
+};
+
 function tableBlock(n) {
   const wrap = el('div', 'wrap'), t = el('table'), head = el('thead'), body = el('tbody');
-  const row = (list, name) => {
-    const tr = el('tr');
-    list.forEach((c, i) => tr.append(fill(el(name, n.align[i]), c)));
-    return tr;
-  };
-  head.append(row(n.head, 'th'));
-  n.rows.forEach((r) => body.append(row(r, 'td')));
+  wrap.tabIndex = 0; // as code
+  wrap.setAttribute('aria-label', 'Table');
+  wrap.setAttribute('role', 'region');
+  head.append(row(n.head, 'th', n.align));
+  n.rows.forEach((r) => body.append(row(r, 'td', n.align)));
   t.append(head, body);
   wrap.append(t);
   return wrap;
+}
+
+function itemOf(list, item) {
+  const li = el('li');
+  for (const b of item) {
+    if (b.t === 'p' && !list.loose) fill(li, b.c);
+    else li.append(build(b));
+  }
+  return li;
 }
 
 export function build(n) {
@@ -353,28 +367,67 @@ export function build(n) {
   if (n.t === 'hr') return el('hr');
   if (n.t === 'pre') return codeBlock(n);
   if (n.t === 'table') return tableBlock(n);
+  if (n.t === 'rest') { const r = el('div', 'rest'); r.append(n.text); return r; }
   if (n.t === 'quote') { const q = el('blockquote'); q.append(...n.b.map(build)); return q; }
   const l = el(n.t);
   if (n.t === 'ol' && n.start !== 1) l.start = n.start;
-  for (const item of n.items) {
-    const li = el('li');
-    for (const b of item) {
-      if (b.t === 'p' && !n.loose) fill(li, b.c);
-      else li.append(build(b));
-    }
-    l.append(li);
-  }
+  for (const item of n.items) l.append(itemOf(n, item));
   return l;
 }
 
-// Shows text in an element that shows an earlier part of it: blocks that are as they were stay, with
-// what the reader has selected in them.
-export function render(element, text) {
-  const before = element.blocks || [];
-  const now = parse(text);
+// ---------------------------------------------------------------- growing
+
+function same(a, b) {
+  if (typeof a !== 'object' || typeof b !== 'object') return a === b;
+  const keys = Object.keys(a);
+  return keys.length === Object.keys(b).length && keys.every((k) => same(a[k], b[k]));
+}
+
+// Makes the children of e, one for each of was, those of now: what has not changed stays.
+function growList(e, was, now, make, change) {
   let i = 0;
-  while (i < now.length && i < before.length && before[i] === now[i].raw) i++;
-  while (element.children.length > i) element.lastChild.remove();
+  while (i < was.length && i < now.length && same(was[i], now[i])) i++;
+  if (i < was.length && i < now.length && change(e.childNodes[i], was[i], now[i])) i++;
+  while (e.childNodes.length > i) e.lastChild.remove();
+  for (let j = i; j < now.length; j++) e.append(make(now[j]));
+  return true;
+}
+
+const inlineOf = (n) => fill(document.createDocumentFragment(), [n]);
+function growText(e, was, now) {
+  if (typeof was !== 'string' || typeof now !== 'string') return false;
+  e.nodeValue = now;
+  return true;
+}
+
+// Only the last block of an item grows, and only a block that has an element of its own.
+const growItem = (list) => (li, was, now) => {
+  const n = was.length - 1, b = was[n];
+  return n >= 0 && now.length === n + 1 && !(b.t === 'p' && !list.loose) && same(was.slice(0, n), now.slice(0, n)) && grow(li.lastChild, b, now[n]);
+};
+
+// Makes of e, which shows was, what shows now. False: it must be built.
+function grow(e, was, now) {
+  if (was.t !== now.t) return false;
+  if (now.t === 'p' || (now.t === 'h' && was.n === now.n)) return growList(e, was.c, now.c, inlineOf, growText);
+  if (now.t === 'quote') return growList(e, was.b, now.b, build, grow);
+  if ((now.t === 'ul' || now.t === 'ol') && was.start === now.start && was.loose === now.loose) return growList(e, was.items, now.items, (i) => itemOf(now, i), growItem(now));
+  if (now.t === 'table' && same(was.head, now.head) && same(was.align, now.align))
+    return growList(e.firstChild.lastChild, was.rows, now.rows, (r) => row(r, 'td', now.align), () => false);
+  if (now.t === 'rest') e.firstChild.nodeValue = now.text;
+  return now.t === 'rest';
+}
+
+// Shows text in an element that shows an earlier part of it: what is as it was stays, with what the
+// reader has selected in it, so that an answer of any form takes no longer to draw as it grows.
+export function render(element, text) {
+  const cut = text.length > SHOWN ? text.lastIndexOf('\n', SHOWN) + 1 || SHOWN : text.length;
+  const before = element.blocks || [], now = parse(text.slice(0, cut));
+  if (cut < text.length) now.push({ t: 'rest', text: text.slice(cut) });
+  let i = 0;
+  while (i < before.length && i < now.length && before[i].t !== 'rest' && before[i].raw === now[i].raw && before[i].loose === now[i].loose) i++;
+  if (i < before.length && i < now.length && grow(element.childNodes[i], before[i], now[i])) i++;
+  while (element.childNodes.length > i) element.lastChild.remove();
   for (let j = i; j < now.length; j++) element.append(build(now[j]));
-  element.blocks = now.map((n) => n.raw);
+  element.blocks = now;
 }
