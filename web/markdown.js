@@ -7,7 +7,7 @@ import { highlight } from './highlight.js';
 
 const MAX_DEPTH = 8;
 const MAX_LINK = 1000;
-const SHOWN = 500000; // characters; what follows is shown as it is
+const SHOWN = 1200000; // characters; what follows is shown as it is
 
 // ---------------------------------------------------------------- inline
 

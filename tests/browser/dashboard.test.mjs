@@ -299,7 +299,7 @@ more('an answer that grew looks like one that came at once', async () => {
   // What is longer than a page can lay out is there as text, every character of it.
   const [shown, same, blocks] = await p.run(async () => {
     const { render } = await import('/dashboard/markdown.js');
-    const e = document.createElement('div'), line = 'plain words\n', text = line.repeat(60000);
+    const e = document.createElement('div'), line = 'plain words\n', text = line.repeat(110000);
     render(e, text);
     render(e, `${text}**end**`);
     return [e.lastChild.className, e.textContent.replace(/\s/g, '') === `${text}**end**`.replace(/\s/g, ''), e.childNodes.length];
