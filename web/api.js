@@ -6,6 +6,7 @@ let refused = false; // the server wants another key, or one at all: nothing is 
 try { key = sessionStorage.getItem(KEY); } catch { /* no storage here: the key lives as long as the page */ }
 
 export const hasKey = () => !!key;
+export const goodKey = (text) => /^[\x21-\x7e]+$/.test(text); // what a header may carry
 export function setKey(value) {
   key = value;
   refused = false;
@@ -62,6 +63,8 @@ export async function health() {
   return (await fetch('health', { cache: 'no-store', credentials: 'omit' })).json();
 }
 
+const MAX_LINE = 16 << 20; // characters that are waited for at most
+
 // Posts and reads server-sent events: onData(object), onComment(text). Ends after [DONE].
 export async function stream(path, body, { signal, onData, onComment }) {
   const r = await answered(path, { method: 'POST', body: JSON.stringify(body), signal, headers: { 'Content-Type': 'application/json' } });
@@ -74,16 +77,22 @@ export async function stream(path, body, { signal, onData, onComment }) {
     const data = text.slice(5).trim();
     if (data === '[DONE]') { ended = true; return undefined; }
     const value = JSON.parse(data);
-    if (value.error) throw new ApiError(value.error.code | 0, value.error.message || 'the server gave up');
+    if (value.error) throw new ApiError(value.error.code | 0, String(value.error.message || 'the server gave up'));
     return onData(value);
   };
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    rest += decoder.decode(value, { stream: true });
-    const lines = rest.split(/\r?\n/);
-    rest = lines.pop();
-    lines.forEach(line);
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      rest += decoder.decode(value, { stream: true });
+      const lines = rest.split(/\r?\n/);
+      rest = lines.pop();
+      lines.forEach(line);
+      if (rest.length > MAX_LINE) throw new ApiError(0, 'the server sent a line without an end');
+    }
+  } catch (e) {
+    reader.cancel().catch(() => { /* it has ended */ }); // or the server would go on
+    throw e;
   }
   if (!ended) throw new ApiError(0, 'the connection ended before the answer did');
 }

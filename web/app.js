@@ -1,6 +1,6 @@
 // The page as a whole: which part is shown, the server's state, and the key.
 
-import { get, hasKey, health, onKeyWanted, setKey } from './api.js';
+import { get, goodKey, hasKey, health, onKeyWanted, setKey } from './api.js';
 import { startChat } from './chat.js';
 import { startDrawer } from './drawer.js';
 import { setContext } from './gauge.js';
@@ -23,6 +23,7 @@ function show(kind, text) {
   if (state.textContent === text && state.dataset.state === kind) return;
   state.dataset.state = kind;
   state.textContent = text;
+  state.title = text;
 }
 
 let known = false; // the model's name
@@ -49,7 +50,7 @@ async function look() {
     }
   } catch (e) {
     if (e.status === 401) next = 500;
-    else { show('error', e instanceof TypeError ? 'the server cannot be reached' : e.message); next = 2000; }
+    else { known = false; show('error', e instanceof TypeError ? 'the server cannot be reached' : e.message); next = 2000; }
   }
   setTimeout(look, next);
 }
@@ -72,6 +73,11 @@ $('key-form').addEventListener('submit', async (e) => {
   e.preventDefault();
   const value = $('key').value.trim();
   if (!value) return;
+  if (!goodKey(value)) {
+    $('key-error').textContent = 'A key has visible ASCII characters only.';
+    $('key-error').hidden = false;
+    return;
+  }
   setKey(value);
   dialog.close();
   try { await get('v1/models'); } catch { return; } // refused: the dialog is open again

@@ -2,7 +2,7 @@
 
 import { Answer, noteOf, toEnd } from './answer.js';
 import { stream, ApiError } from './api.js';
-import { addNode, messages, newChat, path, siblings, tokensOf, walk } from './conversation.js';
+import { addNode, LIMITS, messages, newChat, noRoom, path, siblings, tokensOf, walk } from './conversation.js';
 import { contextTokens, show as showContext } from './gauge.js';
 import { Journal } from './journal.js';
 import { settings, startSettings } from './settings.js';
@@ -47,7 +47,8 @@ function branches(node) {
     draw(node.parent);
     const arrows = log.querySelectorAll('.branches');
     const mine = [...arrows].find((e) => e.dataset.parent === String(node.parent));
-    mine?.querySelector(by < 0 ? 'button' : 'button:last-child')?.focus();
+    const both = [...mine?.querySelectorAll('button') ?? []], there = both.at(by < 0 ? 0 : -1);
+    (there?.hasAttribute('aria-disabled') ? both.at(by < 0 ? -1 : 0) : there)?.focus(); // at the end only the way back is left
   };
   box.dataset.parent = String(node.parent);
   box.setAttribute('role', 'group');
@@ -61,6 +62,15 @@ function branches(node) {
   return [box];
 }
 
+// Of a key that ends the input of a composed character some browsers say only 229.
+const isEnter = (e) => e.key === 'Enter' && !e.shiftKey && !e.isComposing && e.keyCode !== 229;
+
+function full(parent, text) {
+  const why = noRoom(chat, parent, text);
+  if (why) notice(why);
+  return !!why;
+}
+
 function edit(node, element) {
   if (running) return;
   const form = make('form', 'edit'), box = make('textarea'), ok = make('button', 'main', 'Send');
@@ -71,7 +81,7 @@ function edit(node, element) {
   form.append(labelled(box, 'Edit the message'), make('p', 'hint', 'The answer to the old text stays: the arrows lead back to it.'), button('Cancel', close, { className: 'quiet' }), ok);
   form.addEventListener('submit', (e) => {
     e.preventDefault();
-    if (running || !box.value.trim() || !settings()) return;
+    if (running || !box.value.trim() || full(node.parent, box.value) || !settings()) return;
     addNode(chat, node.parent, 'user', box.value);
     save();
     draw();
@@ -79,8 +89,8 @@ function edit(node, element) {
     input.focus();
   });
   box.addEventListener('keydown', (e) => {
-    if (e.key === 'Escape') { e.stopPropagation(); close(); }
-    if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) { e.preventDefault(); form.requestSubmit(); }
+    if (e.key === 'Escape' && !e.isComposing) { e.stopPropagation(); close(); }
+    if (isEnter(e)) { e.preventDefault(); form.requestSubmit(); }
   });
   element.replaceWith(form);
   box.focus();
@@ -98,7 +108,7 @@ function finish(a, node) {
   const parts = branches(node);
   if (node.content) parts.push(button('Copy', (b) => copyText(node.content, b)));
   parts.push(button(node.problem ? 'Try again' : 'Another answer', () => {
-    if (running || !settings()) return;
+    if (running || full(node.parent, '') || !settings()) return;
     chat.current = node.parent;
     draw();
     answer();
@@ -148,7 +158,7 @@ async function answer() {
   // What came is a part of the conversation at once, so that leaving loses nothing of it.
   const keep = () => {
     node ??= addNode(mine, parent, 'assistant', '');
-    Object.assign(node, { content: a.text, reasoning: a.reasoning });
+    Object.assign(node, { content: a.text.slice(0, LIMITS.text), reasoning: a.reasoning.slice(0, LIMITS.text) });
   };
   const keepPart = () => {
     keep();
@@ -180,6 +190,7 @@ async function answer() {
         if (passed > 500) a.live(`about ${number((s.chunks - 1) * 1000 / passed)} tokens/s`);
         a.add('reasoning', reasoning);
         a.add('text', content);
+        if (Math.max(a.text.length, a.reasoning.length) > LIMITS.text) throw new ApiError(0, `the answer is longer than this page keeps: ${LIMITS.text} characters`);
         if (s.prompt && chat === mine) showContext(s.prompt + s.chunks);
         if (now - saved > 5000) { saved = now; keepPart(); }
       },
@@ -195,8 +206,8 @@ async function answer() {
   if (gone) return;
   keep();
   node.note = noteOf(s, contextTokens());
-  if (problem) node.problem = problem;
-  if (s.usage) node.tokens = s.usage.total_tokens;
+  if (problem) node.problem = problem.slice(0, 2000);
+  if (s.usage?.total_tokens > 0) node.tokens = Math.round(s.usage.total_tokens);
   store(mine);
   if (mine !== chat) return;
   showContext(tokensOf(chat));
@@ -205,7 +216,7 @@ async function answer() {
 }
 
 function ask(text) {
-  if (running || !text.trim() || !settings()) return false;
+  if (running || !text.trim() || full(chat.current, text) || !settings()) return false;
   hello.hidden = true;
   showUser(addNode(chat, chat.current, 'user', text));
   save();
@@ -262,12 +273,12 @@ export function startChat() {
   });
   input.addEventListener('input', grow);
   input.addEventListener('keydown', (e) => {
-    if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) {
+    if (isEnter(e)) {
       e.preventDefault();
       if (!running) $('compose').requestSubmit();
     }
   });
-  document.addEventListener('keydown', (e) => { if (e.key === 'Escape' && !document.querySelector('dialog[open]')) stop(); });
+  document.addEventListener('keydown', (e) => { if (e.key === 'Escape' && !e.isComposing && !document.querySelector('dialog[open]')) stop(); });
   // Some systems end a page that is hidden without another word.
   window.addEventListener('pagehide', () => leave());
   document.addEventListener('visibilitychange', () => { if (document.hidden) leave(); });

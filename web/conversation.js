@@ -3,7 +3,7 @@
 //   { id, title, created, updated, current, nodes: [{ id, parent, role, content, reasoning, ... }] }
 // A node comes after its parent. current is the leaf that is shown, or null.
 
-export const LIMITS = { fileBytes: 32 << 20, chats: 200, nodes: 5000, depth: 2000, text: 4 << 20, title: 120 };
+export const LIMITS = { fileBytes: 128 << 20, chats: 200, nodes: 5000, depth: 2000, text: 4 << 20, title: 120 };
 const FORMAT = 'sluice.conversations';
 
 export const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(9)), (b) => b.toString(36).padStart(2, '0')).join('');
@@ -25,6 +25,13 @@ export function addNode(chat, parent, role, content, now = Date.now()) {
   chat.updated = now;
   if (!chat.title && role === 'user') chat.title = titleOf(content);
   return node;
+}
+
+// Why a text cannot be added below parent, as a sentence, or ''. What is beyond these bounds could not be read again.
+export function noRoom(chat, parent, text) {
+  if (text.length > LIMITS.text) return `A message has ${LIMITS.text} characters at most; this one has ${text.length}.`;
+  if (chat.nodes.length + 2 > LIMITS.nodes || path(chat, parent).length + 2 > LIMITS.depth) return 'This conversation is as long as it may be: start a new chat.';
+  return '';
 }
 
 // From the first message to the one that is shown last.

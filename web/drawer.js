@@ -17,20 +17,23 @@ function say(text, ...actions) {
 const day = (t) => new Date(t).toLocaleDateString(undefined, { day: 'numeric', month: 'short', year: new Date(t).getFullYear() === new Date().getFullYear() ? undefined : 'numeric' });
 const nameOf = (c) => c.title || 'Untitled';
 
+// To a conversation's row, or where there is none any more.
+const focusRow = (id) => (list.querySelector(`[data-id="${CSS.escape(id)}"] .open`) ?? list.querySelector('.open') ?? search).focus();
+
 function rename(c, li) {
+  const back = () => { show(); focusRow(c.id); };
   const form = make('form', 'rename'), box = make('input'), ok = make('button', 'quiet', 'Save');
   box.value = nameOf(c);
   box.maxLength = LIMITS.title;
   ok.type = 'submit';
-  form.append(labelled(box, 'Name of the conversation'), ok, button('Cancel', () => show(), { className: 'quiet' }));
+  form.append(labelled(box, 'Name of the conversation'), ok, button('Cancel', back, { className: 'quiet' }));
   form.addEventListener('submit', async (e) => {
     e.preventDefault();
     c.title = box.value.trim() || c.title;
     await history.save(c);
-    show();
-    list.querySelector(`[data-id="${CSS.escape(c.id)}"] .open`)?.focus();
+    back();
   });
-  box.addEventListener('keydown', (e) => { if (e.key === 'Escape') { e.preventDefault(); e.stopPropagation(); show(); } });
+  box.addEventListener('keydown', (e) => { if (e.key === 'Escape') { e.preventDefault(); e.stopPropagation(); back(); } });
   li.replaceChildren(form);
   box.select();
 }
@@ -41,8 +44,8 @@ async function remove(c) {
   if (own) leaveChat();
   await done;
   show();
-  say(`Deleted “${nameOf(c)}”.`, button('Undo', async () => { await history.save(c); say(''); show(); }, { className: 'link' }));
-  (list.querySelector('.open') ?? search).focus();
+  say(`Deleted “${nameOf(c)}”.`, button('Undo', async () => { await history.save(c); say(''); show(); focusRow(c.id); }, { className: 'link' }));
+  focusRow(c.id);
 }
 
 function row(c) {
@@ -96,7 +99,7 @@ export async function startDrawer() {
   $('delete-all').addEventListener('click', () => {
     const n = history.list().length;
     const yes = button(`Delete ${n === 1 ? 'the conversation' : `all ${n}`}`, async () => { leaveChat(); await history.clear(); show(); say('All conversations are deleted.'); search.focus(); }, { className: 'link' });
-    say('This cannot be undone.', yes, button('Keep them', () => say(''), { className: 'link' }));
+    say('This cannot be undone.', yes, button('Keep them', () => { say(''); $('delete-all').focus(); }, { className: 'link' }));
     yes.focus();
   });
 }

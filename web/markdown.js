@@ -4,6 +4,7 @@
 // than time in proportion to its length.
 
 import { highlight } from './highlight.js';
+import { copyText } from './ui.js';
 
 const MAX_DEPTH = 8;
 const MAX_LINK = 1000;
@@ -320,10 +321,7 @@ function codeBlock(n) {
   copy.type = 'button';
   copy.textContent = 'Copy';
   copy.setAttribute('aria-label', 'Copy the code');
-  copy.addEventListener('click', async () => {
-    try { await navigator.clipboard.writeText(n.text); copy.textContent = 'Copied'; } catch { copy.textContent = 'Not allowed'; }
-    setTimeout(() => { copy.textContent = 'Copy'; }, 1500);
-  });
+  copy.addEventListener('click', () => copyText(n.text, copy));
   highlight(code, n.text, n.lang);
   pre.tabIndex = 0; // it scrolls: the keyboard must reach it
   pre.setAttribute('aria-label', `Code: ${n.lang || 'text'}`);
@@ -370,6 +368,7 @@ export function build(n) {
   if (n.t === 'rest') { const r = el('div', 'rest'); r.append(n.text); return r; }
   if (n.t === 'quote') { const q = el('blockquote'); q.append(...n.b.map(build)); return q; }
   const l = el(n.t);
+  l.dir = 'auto'; // its marks stand where its text begins
   if (n.t === 'ol' && n.start !== 1) l.start = n.start;
   for (const item of n.items) l.append(itemOf(n, item));
   return l;

@@ -1,14 +1,16 @@
 // What the user may set for an answer: checked here, kept in the browser, sent as the API's fields.
 // An empty field is not sent, so that the server's default holds.
 
+import { make } from './ui.js';
+
 export const NUMBERS = {
   temperature: { label: 'Temperature', min: 0, max: 2 },
   top_p: { label: 'Top p', min: 0, max: 1 },
   top_k: { label: 'Top k', min: 0, max: 2147483647, whole: true },
   min_p: { label: 'Min p', min: 0, max: 1 },
-  seed: { label: 'Seed', min: 0, max: Number.MAX_SAFE_INTEGER, whole: true },
-  max_tokens: { label: 'Maximum tokens', min: 1, max: 2147483647, whole: true },
-  reasoning_budget: { label: 'Thinking tokens', min: 0, max: 2147483647, whole: true },
+  seed: { label: 'Seed', none: 'random', min: 0, max: Number.MAX_SAFE_INTEGER, whole: true },
+  max_tokens: { label: 'Maximum tokens', none: 'no limit', min: 1, max: 2147483647, whole: true },
+  reasoning_budget: { label: 'Thinking tokens', none: 'no limit', min: 0, max: 2147483647, whole: true },
 };
 export const THINKING = ['', 'on', 'off', 'low', 'medium', 'high'];
 const MAX_SYSTEM = 100000;
@@ -56,6 +58,17 @@ const NAMES = [...Object.keys(NUMBERS), 'thinking', 'system'];
 const field = (name) => $(`set-${name}`);
 const values = () => Object.fromEntries(NAMES.map((n) => [n, field(n).value]));
 
+// A field of a number stands before that of thinking, or, if it is about thinking, after it.
+function makeField(name) {
+  const { label, whole, none = 'the server\u2019s' } = NUMBERS[name], box = make('label', '', label), input = make('input'), bad = make('span', 'error bad');
+  Object.assign(input, { id: `set-${name}`, inputMode: whole ? 'numeric' : 'decimal', autocomplete: 'off', spellcheck: false, placeholder: none });
+  Object.assign(bad, { id: `bad-${name}`, hidden: true });
+  bad.setAttribute('role', 'alert');
+  input.setAttribute('aria-describedby', bad.id);
+  box.append(input, bad);
+  $('label-thinking')[name === 'reasoning_budget' ? 'after' : 'before'](box);
+}
+
 function check(name) {
   const problem = problemOf(name, field(name).value), text = $(`bad-${name}`);
   if (!text) return true;
@@ -92,6 +105,7 @@ export function showDefaults(params) {
 }
 
 export function startSettings() {
+  Object.keys(NUMBERS).forEach(makeField);
   let saved = {};
   try { saved = checkStored(JSON.parse(localStorage.getItem(STORED))); } catch { /* none, or none that can be read */ }
   for (const name of NAMES) {

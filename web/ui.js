@@ -15,10 +15,28 @@ export function button(text, run, { className = '', label = '' } = {}) {
   return b;
 }
 
+// Pages of other machines get no clipboard without TLS: there the old way is left.
+function copyOld(text) {
+  const box = make('textarea'), had = document.activeElement;
+  box.value = text;
+  (had?.closest('dialog') ?? document.body).append(box);
+  box.select();
+  const ok = document.execCommand('copy');
+  box.remove();
+  had?.focus();
+  if (!ok) throw new Error('not allowed');
+}
+
+const copied = new Map(); // buttons that say so, with their own text and the timer that brings it back
 export async function copyText(text, b) {
-  const was = b.textContent;
-  try { await navigator.clipboard.writeText(text); b.textContent = 'Copied'; } catch { b.textContent = 'Not allowed'; }
-  setTimeout(() => { b.textContent = was; }, 1500);
+  const now = copied.get(b), own = now?.own ?? b.textContent;
+  clearTimeout(now?.timer);
+  try {
+    if (navigator.clipboard) await navigator.clipboard.writeText(text); else copyOld(text);
+    b.textContent = 'Copied';
+  } catch { b.textContent = 'Not allowed'; }
+  document.getElementById('announce').textContent = b.textContent;
+  copied.set(b, { own, timer: setTimeout(() => { b.textContent = own; copied.delete(b); }, 1500) });
 }
 
 // A field with a label that only screen readers get.

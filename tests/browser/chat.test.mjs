@@ -294,6 +294,62 @@ it('goes on where the browser keeps nothing', async () => {
   await done(p);
 });
 
+it('keeps the focus where the keyboard was', async () => {
+  const p = await open();
+  const focus = () => p.run('document.activeElement.getAttribute("aria-label") || document.activeElement.id || document.activeElement.className');
+  await ask(p, 'What is 1 + 2?');
+  await p.click('.retry');
+  await p.until(`${idle} && document.querySelector(".branches span")?.textContent === "2/2"`);
+  await p.click('.branches button');
+  assert.equal(await focus(), 'Later version'); // there is no earlier one to go on to
+  await p.key('Enter');
+  await p.until('document.querySelector(".branches span").textContent === "2/2"');
+  assert.equal(await focus(), 'Earlier version');
+  await p.click('#history-open');
+  await p.click('#chats .tools button');
+  await p.key('Escape');
+  await p.until('!document.querySelector(".rename")');
+  assert.equal(await focus(), 'open');
+  assert.ok(await p.run('document.getElementById("drawer").open'));
+  await p.click('#delete-all');
+  await p.key('Tab');
+  await p.key('Enter'); // kept
+  await p.until('!document.querySelector("#drawer-said button")');
+  assert.equal(await focus(), 'delete-all');
+  await p.click('#chats .tools button:last-child');
+  await p.until('document.querySelector("#drawer-said button")');
+  assert.equal(await focus(), 'chat-search');
+  await p.click('#drawer-said button');
+  await p.until('document.querySelector("#chats .open")');
+  assert.equal(await focus(), 'open');
+  await done(p);
+});
+
+it('refuses what could not be read again', async () => {
+  const p = await open();
+  await p.run(async () => { (await import('/dashboard/conversation.js')).LIMITS.text = 10; });
+  await p.click('#prompt');
+  await p.type('more than ten characters');
+  await p.key('Enter');
+  assert.match(await p.text('#notice'), /^A message has 10 characters at most; this one has 24\./);
+  assert.equal(await p.run('document.getElementById("prompt").value'), 'more than ten characters');
+  assert.deepEqual(await p.run(turns), []);
+  // Nor is an answer kept that is longer.
+  await p.run(() => {
+    const real = window.fetch;
+    window.fetch = (to, o) => to !== 'v1/chat/completions' ? real(to, o) : Promise.resolve(new Response(new ReadableStream({ start(s) {
+      s.enqueue(new TextEncoder().encode(`data: ${JSON.stringify({ choices: [{ delta: { content: 'x'.repeat(40) } }] })}\n\n`)); // and more would come
+    }, cancel() { window.canceled = true; } }), { status: 200 }));
+  });
+  await p.run('document.getElementById("prompt").select()');
+  await p.type('short');
+  await p.key('Enter');
+  await p.until(`${idle} && document.querySelector(".problem")`);
+  assert.match(await p.text('.problem'), /^the answer is longer than this page keeps: 10 characters/);
+  assert.equal(await p.run('window.canceled'), true);
+  await done(p);
+});
+
 more('colours code, as text alone, and holds a megabyte of it', async () => {
   const p = await open();
   const r = await p.run(async () => {
@@ -317,6 +373,28 @@ more('colours code, as text alone, and holds a megabyte of it', async () => {
   await p.media({ dark: true });
   assert.deepEqual(await p.run(contrastProblems), []);
   await done(p);
+});
+
+it('fits a phone whatever the server says', async () => {
+  const proxy = http.createServer(async (q, r) => {
+    if (q.url === '/health') { r.end(JSON.stringify({ status: 'error', error: `the model could not be loaded: ${'x'.repeat(300)} <b>` })); return; }
+    const from = await fetch(server.url + q.url);
+    r.writeHead(from.status, { 'content-type': from.headers.get('content-type') ?? 'text/plain' });
+    r.end(Buffer.from(await from.arrayBuffer()));
+  });
+  await new Promise((listening) => proxy.listen(0, '127.0.0.1', listening));
+  proxy.unref();
+  const p = await browser.page({ width: 360, height: 740, mobile: true });
+  await p.open(`http://127.0.0.1:${proxy.address().port}/`);
+  await p.until('document.getElementById("state").dataset.state === "error"');
+  await p.run(() => { document.getElementById('key-open').hidden = false; document.getElementById('model').textContent = '<b>name</b>'.repeat(40); });
+  assert.deepEqual(await p.run(() => [...document.querySelectorAll('body *')].filter((e) => e.getClientRects().length && e.getBoundingClientRect().right > innerWidth + 0.5 && !e.closest('.hidden')).map((e) => e.id || e.className)), []);
+  // No button's text is broken into letters.
+  assert.deepEqual(await p.run(() => [...document.querySelectorAll('.top button')].filter((e) => e.offsetHeight > 50).map((e) => e.textContent)), []);
+  assert.ok(await p.run('document.querySelector(".top").offsetHeight < 180'));
+  await done(p);
+  proxy.closeAllConnections();
+  proxy.close();
 });
 
 for (const dark of [false, true])

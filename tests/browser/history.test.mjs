@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { test } from 'node:test';
-import { addNode, checkChat, fileName, fromJson, LIMITS, messages, newChat, newId, path, siblings, titleOf, toJson, tokensOf, toMarkdown, walk } from '../../web/conversation.js';
+import { addNode, checkChat, fileName, fromJson, LIMITS, messages, newChat, newId, noRoom, path, siblings, titleOf, toJson, tokensOf, toMarkdown, walk } from '../../web/conversation.js';
 import { History, MemoryBackend, merge } from '../../web/history.js';
 import { Journal, KEEP as JOURNAL } from '../../web/journal.js';
 import { checkStored, fieldsOf, problemOf } from '../../web/settings.js';
@@ -33,6 +33,18 @@ test('editing and asking again make branches, and both can be walked', () => {
   assert.equal(siblings(c, path(c)[0]).length, 2);
   assert.equal(c.title, 'one');
   assert.deepEqual(messages(c, c.current, 'Be brief.'), [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'another beginning' }]);
+});
+
+test('a conversation has an end', () => {
+  const c = talk('one', 'two');
+  assert.equal(noRoom(c, c.current, 'x'), '');
+  assert.match(noRoom(c, c.current, 'x'.repeat(LIMITS.text + 1)), /characters at most/);
+  for (let i = 2; i < LIMITS.depth; i++) addNode(c, c.current, i % 2 ? 'assistant' : 'user', 'x');
+  assert.match(noRoom(c, c.current, 'x'), /start a new chat/);
+  assert.equal(noRoom(c, c.nodes[1].id, 'x'), ''); // an earlier branch has room still
+  assert.deepEqual(checkChat(c), c);
+  while (c.nodes.length < LIMITS.nodes - 1) addNode(c, null, 'user', 'x');
+  assert.match(noRoom(c, null, 'x'), /start a new chat/);
 });
 
 test('titles, tokens, Markdown', () => {
@@ -72,7 +84,7 @@ test('a file from elsewhere is refused by name, or rebuilt of what is known', ()
     [file(chat(n('a', null, 'user', { content: { toString: 1 } }))), /no text/], [file(chat(n('a', null, 'user', { reasoning: 1 }))), /reasoning/],
     [file(chat(...Array.from({ length: LIMITS.nodes + 1 }, (_, i) => n(`${i}`, null, 'user')))), /5001 messages/],
     [file(chat(...Array.from({ length: LIMITS.depth + 1 }, (_, i) => n(`${i}`, i ? `${i - 1}` : null, i % 2 ? 'assistant' : 'user')))), /deeper/],
-    [' '.repeat(LIMITS.fileBytes + 1), /larger than 32 MiB/],
+    [' '.repeat(LIMITS.fileBytes + 1), /larger than 128 MiB/],
   ];
   for (const [text, why] of refused) assert.throws(() => fromJson(text), why, text.slice(0, 100));
   const [c] = fromJson(`{"format":"sluice.conversations","version":1,"conversations":[{"id":"x","title":"${'t'.repeat(500)}","updated":9e13,"current":"none","evil":1,"__proto__":{"a":1},
