@@ -75,13 +75,23 @@ static bool ends_in(const struct sl_dry_breakers *b, const struct last_bytes *la
     return false;
 }
 
-/* How many tokens stand behind the last one in which a breaker ends; looks at `most` of them. */
+/* How many tokens stand behind the last one in which a breaker ends, up to `most`. start: of h in
+ * the whole history. */
 static uint32_t n_behind(const struct sl_dry_breakers *b, const struct last_bytes *last,
-                         const uint32_t *h, uint32_t n, uint32_t most) {
-    uint32_t behind = 0;
-    while (behind < most && !ends_in(b, last, h, n - 1 - behind))
-        behind++;
-    return behind;
+                         const uint32_t *h, uint32_t n, uint32_t most, uint32_t start,
+                         struct sl_dry_clear *clear) {
+    uint32_t end = start + n, at = end, least = end - most;
+    while (at > least) {
+        if (at <= clear->to && at > clear->from)
+            at = clear->from;
+        else if (ends_in(b, last, h, at - 1 - start))
+            break;
+        else
+            at--;
+    }
+    clear->from = at <= clear->to && clear->from < at ? clear->from : at;
+    clear->to = end;
+    return end - (at > least ? at : least);
 }
 
 /* ---- repetitions ---- */
@@ -126,7 +136,8 @@ static float penalty(const struct sl_dry *d, uint32_t n) {
 }
 
 uint32_t sl_dry_find(const struct sl_dry *d, const uint32_t *history, uint32_t n_history,
-                     uint32_t *table, uint32_t *count, uint32_t *out_id, float *out_penalty) {
+                     struct sl_dry_clear *clear, uint32_t *table, uint32_t *count, uint32_t *out_id,
+                     float *out_penalty) {
     const struct sl_dry_breakers *b = d->breakers && d->breakers->n ? d->breakers : NULL;
     uint32_t n_h = n_history < d->last_n ? n_history : d->last_n, longest = 0, n_out = 0;
     if (!sl_dry_is_on(d) || n_h < 2 || n_h <= d->allowed_length)
@@ -137,7 +148,9 @@ uint32_t sl_dry_find(const struct sl_dry *d, const uint32_t *history, uint32_t n
     for (uint32_t i = 0; i < n_ids; i++)
         longest = count[out_id[i]] - 1 > longest ? count[out_id[i]] - 1 : longest;
     struct last_bytes last = b && n_ids ? last_bytes(b) : (struct last_bytes){{0}};
-    uint32_t behind = b && n_ids ? n_behind(b, &last, h, n_h, longest) : longest;
+    uint32_t behind = longest;
+    if (b && n_ids)
+        behind = n_behind(b, &last, h, n_h, longest, n_history - n_h, clear);
     for (uint32_t i = 0; i < n_ids; i++) {
         uint32_t t = out_id[i], n = count[t] - 1;
         count[t] = 0;

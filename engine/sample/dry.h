@@ -19,7 +19,8 @@
  *
  * Time is linear in N: the Z algorithm on the reversed history, with a pattern of at most
  * SL_DRY_MAX_LENGTH tokens, whose table is all the memory it needs. Breakers are looked for only
- * when some n is large enough, and only in the n last tokens.
+ * when some n is large enough, only in the n last tokens, and once in each: a text of breakers that
+ * nearly match would take longer than the model.
  *
  * source: p-e-w, text-generation-webui, pull request 5677 (2024); semantics of llama.cpp. */
 #ifndef SL_ENGINE_DRY_H
@@ -33,11 +34,18 @@ static inline bool sl_dry_is_on(const struct sl_dry *d) {
     return d->multiplier > 0 && d->last_n > 0;
 }
 
+/* Tokens [from, to) of a history in which no breaker ends: what is known of them. Initially zero,
+ * for a history that only grows. */
+struct sl_dry_clear {
+    uint32_t from, to;
+};
+
 /* Finds the tokens that are penalised. table: [SL_DRY_MAX_LENGTH]; count: [vocabulary], all 0, and
  * again so on return; out_id and out_penalty: [vocabulary]. Tokens of the history are below the
  * vocabulary's size. Returns how many. Nothing is allocated. */
 uint32_t sl_dry_find(const struct sl_dry *d, const uint32_t *history, uint32_t n_history,
-                     uint32_t *table, uint32_t *count, uint32_t *out_id, float *out_penalty);
+                     struct sl_dry_clear *clear, uint32_t *table, uint32_t *count, uint32_t *out_id,
+                     float *out_penalty);
 
 enum sl_status sl_dry_check(const struct sl_dry *d, struct sl_err *err) SL_MUST_CHECK;
 

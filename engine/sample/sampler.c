@@ -105,6 +105,7 @@ enum sl_status sl_sampling_check(const struct sl_sampling *s, uint32_t n_vocab,
 void sl_sampler_init(struct sl_sampler *s, const struct sl_sampling *set) {
     s->set = *set;
     s->n_picked = 0;
+    s->clear = (struct sl_dry_clear){0, 0};
     s->rng.state = set->seed;
 }
 
@@ -479,11 +480,11 @@ struct changes {
 };
 
 /* DRY's are found, and stay in the space's order and key. */
-static struct changes find_changes(const struct sl_sampler *s, struct sl_sampler_space *sp,
+static struct changes find_changes(struct sl_sampler *s, struct sl_sampler_space *sp,
                                    const uint32_t *history, uint32_t n_history) {
     uint32_t n_dry = sl_dry_is_on(&s->set.dry)
-                         ? sl_dry_find(&s->set.dry, history, n_history, sp->matches, sp->count,
-                                       sp->order, sp->key)
+                         ? sl_dry_find(&s->set.dry, history, n_history, &s->clear, sp->matches,
+                                       sp->count, sp->order, sp->key)
                          : 0;
     return (struct changes){n_held(s), n_penalised(&s->set, n_history), n_dry};
 }

@@ -57,6 +57,7 @@ struct sl_sampler {
     struct sl_sampling set; /* borrows set.logit_bias */
     struct sl_rng rng;
     uint32_t n_picked; /* for min_tokens */
+    struct sl_dry_clear clear;
 };
 void sl_sampler_init(struct sl_sampler *s, const struct sl_sampling *set);
 

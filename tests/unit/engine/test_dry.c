@@ -13,8 +13,11 @@
 static const char *const texts[N_VOCAB] = {
     "a", "b", "ab", "\n", "x:y", "", "<|im", "_end|>", "b:", "qqqqqqqq", "<|im_end|>", "c\nd"};
 
+static uint64_t n_looked_at;
+
 static const char *text_of(const void *ctx, uint32_t token, uint32_t *out_len) {
     (void)ctx;
+    n_looked_at++;
     *out_len = (uint32_t)strlen(texts[token]);
     return texts[token];
 }
@@ -76,10 +79,11 @@ static float wanted(const struct sl_dry *d, const uint32_t *history, uint32_t n_
 static uint32_t table[SL_DRY_MAX_LENGTH];
 
 /* How many tokens are penalised. */
-static uint32_t check(const struct sl_dry *d, const uint32_t *h, uint32_t n) {
+static uint32_t check_on(const struct sl_dry *d, const uint32_t *h, uint32_t n,
+                         struct sl_dry_clear *clear) {
     uint32_t count[N_VOCAB] = {0}, ids[N_VOCAB];
     float by[N_VOCAB], found[N_VOCAB] = {0};
-    uint32_t n_found = sl_dry_find(d, h, n, table, count, ids, by);
+    uint32_t n_found = sl_dry_find(d, h, n, clear, table, count, ids, by);
     assert_true(n_found <= N_VOCAB);
     for (uint32_t i = 0; i < n_found; i++) {
         assert_true(by[i] > 0 && found[ids[i]] == 0);
@@ -93,6 +97,11 @@ static uint32_t check(const struct sl_dry *d, const uint32_t *h, uint32_t n) {
         assert_int_equal(count[t], 0);
     }
     return n_found;
+}
+
+static uint32_t check(const struct sl_dry *d, const uint32_t *h, uint32_t n) {
+    struct sl_dry_clear clear = {0, 0};
+    return check_on(d, h, n, &clear);
 }
 
 /* ---- tests ---- */
@@ -125,6 +134,9 @@ static void random_histories(void **state) {
                            .last_n = round % 4 ? UINT32_MAX : (uint32_t)sl_rng_below(&rng, 30),
                            .breakers = round % 7 ? &b : NULL};
         n_penalised += check(&d, h, n);
+        struct sl_dry_clear clear = {0, 0};
+        for (uint32_t k = 1; k <= n && round % 4 == 1; k++) /* and token by token */
+            check_on(&d, h, k, &clear);
     }
     assert_true(n_penalised > 3000);
 }
@@ -135,16 +147,17 @@ static void known_example(void **state) {
     static const uint32_t h[] = {0, 1, 2, 2, 1, 2, 3, 0, 1, 2};
     struct sl_dry d = {.multiplier = 2, .base = 3, .allowed_length = 2, .last_n = UINT32_MAX};
     uint32_t count[N_VOCAB] = {0}, ids[N_VOCAB], n;
+    struct sl_dry_clear clear = {0, 0};
     float by[N_VOCAB];
-    n = sl_dry_find(&d, h, 10, table, count, ids, by);
+    n = sl_dry_find(&d, h, 10, &clear, table, count, ids, by);
     assert_int_equal(n, 2); /* c after "a b c", y after "b c" */
     for (uint32_t i = 0; i < n; i++)
         assert_true(ids[i] == 2 ? by[i] == 6 : ids[i] == 3 && by[i] == 2);
     d.multiplier = 0;
-    assert_int_equal(sl_dry_find(&d, h, 10, table, count, ids, by), 0);
+    assert_int_equal(sl_dry_find(&d, h, 10, &clear, table, count, ids, by), 0);
     d.multiplier = 2;
     d.last_n = 0;
-    assert_int_equal(sl_dry_find(&d, h, 10, table, count, ids, by), 0);
+    assert_int_equal(sl_dry_find(&d, h, 10, &clear, table, count, ids, by), 0);
 }
 
 /* Repetitions beyond the table's length, and a penalty beyond its bound. */
@@ -183,6 +196,21 @@ static void hard_breakers(void **state) {
             h[i] = kind && i % 40 ? 5 : 9;
         assert_true(check(&d, h, 200) >= 1);
     }
+    /* The first look is at a long repetition; each after it at what has come since. */
+    static uint32_t grown[2 * SL_DRY_MAX_LENGTH];
+    uint32_t count[N_VOCAB] = {0}, ids[N_VOCAB];
+    float by[N_VOCAB];
+    struct sl_dry_clear clear = {0, 0};
+    uint64_t first = 0;
+    n_looked_at = 0;
+    for (uint32_t i = 0; i < 2 * SL_DRY_MAX_LENGTH; i++)
+        grown[i] = 9;
+    for (uint32_t k = 100; k > 0; k--) {
+        uint32_t n = 2 * SL_DRY_MAX_LENGTH - k;
+        assert_int_equal(sl_dry_find(&d, grown, n, &clear, table, count, ids, by), 1);
+        first = first ? first : n_looked_at;
+    }
+    assert_true(n_looked_at < 2 * first);
     struct sl_err err;
     struct sl_sampling s = sl_sampling_default;
     s.dry = d;
