@@ -52,7 +52,8 @@ ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-ve
 ISA_vnni := $(ISA_avx512) -mavx512vnni -mavx512vbmi -mavx512bf16
 
 SRC := $(foreach l,$(LAYERS),$(wildcard $(l)/*.c $(l)/*/*.c))
-OBJ := $(SRC:%.c=$(B)/%.o)
+include mk/vulkan.mk
+OBJ := $(SRC:%.c=$(B)/%.o) $(VULKAN_OBJ)
 include mk/cuda.mk
 include mk/web.mk
 LIBS := $(foreach l,$(LAYERS),$(B)/lib/libsl_$(l).a)

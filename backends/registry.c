@@ -7,6 +7,7 @@
 /* A backend joins by a line here. The first that has a device for a model is preferred. */
 #define BACKENDS(X)                                                                                \
     X(cuda)                                                                                        \
+    X(vulkan)                                                                                      \
     X(cpu)                                                                                         \
     X(null)
 
@@ -196,6 +197,10 @@ const char *sl_device_kind_name(enum sl_device_kind kind) {
         return "host";
     }
     return "";
+}
+
+const char *sl_device_found_kind_name(const struct sl_device_found *found) {
+    return found->software ? "software" : sl_device_kind_name(found->kind);
 }
 
 const char *sl_fused_name(uint32_t i) {

@@ -23,6 +23,7 @@ struct sl_device_found {
     enum sl_device_kind kind;
     uint64_t memory_bytes; /* 0 = unknown */
     struct sl_err why_not; /* why it cannot be used; empty: no reason known */
+    bool software; /* behind a GPU's interface it computes on the host's CPU: used only by number */
 };
 
 /* How to open a device. A backend uses what applies to it and ignores the rest. */
@@ -45,6 +46,7 @@ struct sl_backend {
     const char *const *isas;  /* the values of cpu_isa, ends with NULL; NULL: there is no choice */
     enum sl_device_kind kind; /* SL_DEVICE_HOST: its one device is the host; else 0 */
     bool hidden;              /* only opened when named; neither listed nor chosen otherwise */
+    bool named_only;          /* listed, but "auto" does not look at it */
     /* Fills at most max entries; *out_n: how many devices there are. SL_ERR_UNSUPPORTED: none can
      * be used, with the reason. */
     enum sl_status (*enumerate)(struct sl_device_found *out, uint32_t max, uint32_t *out_n,
@@ -111,6 +113,7 @@ void sl_device_caps_set_id(struct sl_device_caps *caps, const char *backend, uin
                            bool only);
 
 const char *sl_device_kind_name(enum sl_device_kind kind); /* "discrete"; "" for none */
+const char *sl_device_found_kind_name(const struct sl_device_found *found); /* "software", too */
 /* The i-th of enum sl_fused, from 0: "norm_router"; NULL beyond the last. */
 const char *sl_fused_name(uint32_t i);
 

@@ -80,7 +80,7 @@ static void print_text(const struct survey *s) {
     printf("%-12s %-10s %12s %12s  %s\n", "device", "kind", "memory, MiB", "free", "what it is");
     for (uint32_t i = 0; i < s->n; i++) {
         const struct device *d = &s->devices[i];
-        printf("%-12s %-10s", d->found.id, sl_device_kind_name(d->found.kind));
+        printf("%-12s %-10s", d->found.id, sl_device_found_kind_name(&d->found));
         print_mib(d->found.memory_bytes);
         print_mib(d->free_bytes);
         printf("  %s\n", d->found.model);
@@ -115,7 +115,7 @@ static json_t *fused_json(uint32_t ops) {
 static json_t *device_json(const struct device *d) {
     const struct sl_device_caps *c = &d->caps;
     return json_pack("{s:s,s:s,s:s,s:o,s:b,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "id", d->found.id,
-                     "backend", d->backend->name, "kind", sl_device_kind_name(d->found.kind),
+                     "backend", d->backend->name, "kind", sl_device_found_kind_name(&d->found),
                      "name", text_json(d->found.model), "usable", (int)is_usable(d), "why_not",
                      text_json(d->found.why_not.text), "memory_bytes",
                      (json_int_t)d->found.memory_bytes, "free_bytes", (json_int_t)d->free_bytes,

@@ -154,7 +154,10 @@ static void add_device(struct sl_findings *f, const struct sl_backend *b,
             free_bytes = 0;
         sl_device_close(&dev);
     }
-    if (found->why_not.text[0])
+    if (found->why_not.text[0] && b->named_only)
+        sl_findings_add(f, "device", SL_HEALTH_OK, NULL, "%s, %s, is not used: %s", found->id,
+                        found->model, found->why_not.text);
+    else if (found->why_not.text[0])
         sl_findings_add(f, "device", SL_HEALTH_FAIL,
                         "mend what it names; until then the other devices compute", "%s, %s: %s",
                         found->id, found->model, found->why_not.text);
@@ -177,7 +180,7 @@ void sl_doctor_devices(struct sl_findings *f, const char *root) {
         bool none = b->enumerate(found, SL_DEVICE_MAX_NUMBER + 1, &n, &why) != SL_OK || n == 0;
         for (uint32_t k = 0; !none && k < n && k <= SL_DEVICE_MAX_NUMBER; k++)
             add_device(f, b, &found[k], k);
-        if (none && cards)
+        if (none && cards && !b->named_only)
             sl_findings_add(f, "device", SL_HEALTH_WARN,
                             "install the driver, or a build with kernels for these cards: the "
                             "server then computes on them",

@@ -34,7 +34,7 @@ static enum sl_status choose_device(struct sl_device_names *names, struct sl_err
     for (uint32_t i = 0; names->any && (b = sl_backend_at(i)); i++) {
         uint32_t n = 0;
         struct sl_err why;
-        if (b->hidden || b->kind == SL_DEVICE_HOST ||
+        if (b->hidden || b->named_only || b->kind == SL_DEVICE_HOST ||
             sl_devices_look(b, found, SL_DEVICE_MAX_NUMBER + 1, &n, &why) != SL_OK)
             continue;
         for (uint32_t k = 0; names->any && k < n && k <= SL_DEVICE_MAX_NUMBER; k++)

@@ -33,7 +33,7 @@ check-layers: $(OBJ)
 	@scripts/check_rooms.py . $(B) $(foreach r,$(ROOMS),"$(r):$(ROOM_$(r))") --no-circles $(NO_CIRCLES)
 	@scripts/check_names.py
 
-HEADERS := $(foreach l,$(LAYERS),$(wildcard $(l)/*.h $(l)/*/*.h))
+HEADERS := $(filter-out $(VULKAN_PRIVATE_HEADERS),$(foreach l,$(LAYERS),$(wildcard $(l)/*.h $(l)/*/*.h)))
 check-headers:
 	@for h in $(HEADERS); do \
 	  echo "#include \"$$h\"" | $(CC) $(CFLAGS_common) -MF /dev/null -Werror -fsyntax-only -x c - || { echo "$$h does not compile alone"; exit 1; }; \

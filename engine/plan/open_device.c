@@ -78,13 +78,16 @@ static enum sl_status push_all(const struct sl_backend *backend, uint32_t most, 
         const char *why_not = found[i].why_not.text;
         if (*why_not && !logged)
             sl_warn("%s is not used: %s", found[i].id, why_not);
-        n_usable += !*why_not;
-        if (!*why_not && names->n < most)
+        bool usable = !*why_not && !found[i].software;
+        n_usable += usable;
+        if (usable && names->n < most)
             st = push(names, (struct sl_device_ref){backend, i}, err);
     }
     if (st == SL_OK && !n_usable)
         st = sl_fail(err, SL_ERR_UNSUPPORTED, "%s",
-                     n ? found[0].why_not.text : "there is no such device");
+                     n && found[0].why_not.text[0] ? found[0].why_not.text
+                     : n ? "only software devices are there: name them by number"
+                         : "there is no such device");
     if (st == SL_OK && n_usable > names->n - first && !logged)
         sl_warn("%u %s are there: the model's layers are divided over the first %u", n_usable,
                 backend->devices, names->n - first);

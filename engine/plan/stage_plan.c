@@ -598,7 +598,7 @@ static enum sl_status open_any(const struct sl_model *model, const struct sl_eng
     const struct sl_backend *b;
     bool tried = false;
     for (uint32_t i = 0; (!c.cpu_isa || !*c.cpu_isa) && (b = sl_backend_at(i)); i++) {
-        if (b->hidden || b->kind == SL_DEVICE_HOST)
+        if (b->hidden || b->named_only || b->kind == SL_DEVICE_HOST)
             continue;
         enum sl_status st = open_first(model, &c, b, split, out_plans, &why);
         if (st == SL_OK && !c.devices_logged)

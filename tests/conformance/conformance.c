@@ -2,6 +2,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cuda/cuda.h"
+#include "backends/vulkan/vulkan.h"
 #include "tests/support/device_memory.h"
 #include "tests/support/slow_build.h"
 
@@ -22,6 +23,12 @@ static enum sl_status open_cuda(const struct conf_target *t, struct sl_device **
     return sl_cuda_open(&(struct sl_cuda_config){.ordinal = 0}, out_device, err);
 }
 
+static enum sl_status open_vulkan(const struct conf_target *t, struct sl_device **out_device,
+                                  struct sl_err *err) {
+    (void)t;
+    return sl_vulkan_open(&(struct sl_vulkan_config){.number = 0}, out_device, err);
+}
+
 #define CPU(isa_name, isa_id, threads)                                                             \
     {                                                                                              \
         .name = "cpu " isa_name " x " #threads, .open = open_cpu, .isa = isa_id,                   \
@@ -35,13 +42,19 @@ static const struct conf_target definition = CPU("c", SL_CPU_C, 1);
  * the number of threads that leaves a rest; the definition's own run has those of plain C. */
 static const struct conf_target targets[] = {
 #if !SLOW_BUILD
-    CPU("c", SL_CPU_C, 3),           CPU("avx2", SL_CPU_AVX2, 1),
-    CPU("avx2", SL_CPU_AVX2, 2),     CPU("avx512", SL_CPU_AVX512, 1),
-    CPU("avx512", SL_CPU_AVX512, 2), CPU("vnni", SL_CPU_VNNI, 1),
+    CPU("c", SL_CPU_C, 3),
+    CPU("avx2", SL_CPU_AVX2, 1),
+    CPU("avx2", SL_CPU_AVX2, 2),
+    CPU("avx512", SL_CPU_AVX512, 1),
+    CPU("avx512", SL_CPU_AVX512, 2),
+    CPU("vnni", SL_CPU_VNNI, 1),
     CPU("vnni", SL_CPU_VNNI, 2),
 #endif
-    CPU("avx2", SL_CPU_AVX2, 3),     CPU("avx512", SL_CPU_AVX512, 3),
-    CPU("vnni", SL_CPU_VNNI, 3),     {.name = "cuda", .open = open_cuda},
+    CPU("avx2", SL_CPU_AVX2, 3),
+    CPU("avx512", SL_CPU_AVX512, 3),
+    CPU("vnni", SL_CPU_VNNI, 3),
+    {.name = "cuda", .open = open_cuda},
+    {.name = "vulkan", .open = open_vulkan},
 };
 
 #define RED_BYTES 64u

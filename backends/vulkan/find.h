@@ -1,0 +1,36 @@
+/* What is known of a device before it is opened, and whether it can be used. */
+#ifndef SL_BACKENDS_VULKAN_FIND_H
+#define SL_BACKENDS_VULKAN_FIND_H
+
+#include "backends/vulkan/driver.h"
+#include "backends/vulkan/vulkan.h"
+
+#define SL_VK_NONE UINT32_MAX
+
+struct sl_vk_info {
+    VkPhysicalDevice handle;
+    char name[256], driver[128]; /* "NVIDIA H200", "NVIDIA 580.95" */
+    enum sl_device_kind kind;
+    bool software;         /* computes on the host's CPU */
+    uint64_t memory_bytes; /* of all heaps that are the device's own */
+    uint64_t max_alloc_bytes;
+    uint32_t device_type; /* memory type of what the device holds: DEVICE_LOCAL */
+    uint32_t host_type;   /* of staging: host-visible, coherent, cached if there is one */
+    uint32_t family;      /* of queues that compute */
+    uint32_t n_queues;    /* of that family */
+    uint32_t subgroup_width, shared_bytes;
+    uint64_t import_align_bytes; /* of host memory that is mapped for it */
+    bool has_budget;             /* VK_EXT_memory_budget */
+    bool has_float64;
+};
+
+/* The devices that the loader shows, at most max of them. SL_ERR_UNSUPPORTED: none. */
+enum sl_status sl_vk_list(const struct sl_vk_instance *instance, VkPhysicalDevice *out_handles,
+                          uint32_t max, uint32_t *out_n, struct sl_err *err) SL_MUST_CHECK;
+/* Describes one; what it lacks is in out_why_not. */
+void sl_vk_describe(const struct sl_vk_instance *instance, VkPhysicalDevice handle, uint32_t number,
+                    struct sl_vk_info *out_info, struct sl_err *out_why_not);
+/* "NVIDIA H200, NVIDIA 580.95" */
+void sl_vk_model(const struct sl_vk_info *info, char out_model[SL_DEVICE_NAME_BYTES]);
+
+#endif

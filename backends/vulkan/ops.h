@@ -1,0 +1,52 @@
+/* The ops that have kernels. */
+#ifndef SL_BACKENDS_VULKAN_OPS_H
+#define SL_BACKENDS_VULKAN_OPS_H
+
+#include "backends/vulkan/vulkan_internal.h"
+
+/* Of caps what follows from the kernels. */
+void sl_vk_ops_caps(struct sl_device_caps *caps);
+uint64_t sl_vk_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *limits);
+bool sl_vk_supports(const struct sl_device *d, const struct sl_op_need *need);
+
+static inline bool sl_vk_is_float(enum sl_dtype t) {
+    return sl_dtype_info((uint32_t)t)->block_elems == 1;
+}
+static inline bool sl_vk_is_block32(enum sl_dtype t) {
+    return sl_dtype_info((uint32_t)t)->block_elems == 32;
+}
+/* Bytes of n quantised elements. */
+static inline uint64_t sl_vk_qx_bytes(uint64_t rows, uint32_t n) {
+    return rows * ((n + 255) / 256) * SL_VK_QX_BYTES;
+}
+/* Quantises rows x [n_rows, n] as weights of type t want them. */
+enum sl_status sl_vk_quantize(struct sl_vulkan *v, enum sl_dtype t, uint64_t x, uint32_t n_rows,
+                              uint32_t n, uint64_t y) SL_MUST_CHECK;
+/* y = act(gate) * up, element by element; enum sl_activation. */
+enum sl_status sl_vk_glu(struct sl_vulkan *v, uint64_t gate, uint64_t up, uint64_t y, uint64_t n,
+                         uint32_t activation, float limit) SL_MUST_CHECK;
+
+#define SL_VK_OPS(X)                                                                               \
+    X(embed)                                                                                       \
+    X(rms_norm)                                                                                    \
+    X(matmul)                                                                                      \
+    X(rope_table)                                                                                  \
+    X(rope)                                                                                        \
+    X(kv_write)                                                                                    \
+    X(attention)                                                                                   \
+    X(router)                                                                                      \
+    X(moe)                                                                                         \
+    X(moe_combine)                                                                                 \
+    X(silu_mul)                                                                                    \
+    X(gelu_mul)                                                                                    \
+    X(limited_glu)                                                                                 \
+    X(add_gated)                                                                                   \
+    X(gather_rows)                                                                                 \
+    X(block_max)
+
+#define DECLARE(name)                                                                              \
+    enum sl_status sl_vk_op_##name(struct sl_device *d, const struct sl_op_##name *a);
+SL_VK_OPS(DECLARE)
+#undef DECLARE
+
+#endif

@@ -1,0 +1,131 @@
+/* Products with weights. Rows of input are quantised first where the weights are. */
+#include "backends/vulkan/ops.h"
+
+#define QUANTIZE_GROUPS 4u /* of 256 elements, that a workgroup takes: shaders/quantize.comp */
+
+static uint64_t round_256(uint64_t bytes) {
+    return (bytes + 255) & ~(uint64_t)255;
+}
+
+/* Scratch of matmul: the input, quantised both ways. Of moe: the same, and for each pair gate, up
+ * and the activation's output, quantised. */
+uint64_t sl_vk_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *l) {
+    (void)d;
+    uint64_t matmul = 2 * round_256(sl_vk_qx_bytes(l->max_tok, l->max_n_in));
+    uint64_t moe = 2 * round_256(sl_vk_qx_bytes(l->max_tok, l->max_n_embd)) +
+                   2 * round_256((uint64_t)l->max_pairs * l->max_n_ff * sizeof(float)) +
+                   round_256(sl_vk_qx_bytes(l->max_pairs, l->max_n_ff));
+    return matmul > moe ? matmul : moe;
+}
+
+enum sl_status sl_vk_quantize(struct sl_vulkan *v, enum sl_dtype t, uint64_t x, uint32_t n_rows,
+                              uint32_t n, uint64_t y) {
+    const struct sl_vk_quantize k = {x, y, n_rows, n, sl_vk_is_block32(t)};
+    uint64_t groups = (uint64_t)n_rows * sl_vk_div_up(n, 256);
+    return SL_VK_LAUNCH(v, quantize, 0, sl_vk_div_up(groups, QUANTIZE_GROUPS), k);
+}
+
+enum sl_status sl_vk_op_matmul(struct sl_device *d, const struct sl_op_matmul *a) {
+    struct sl_vulkan *v = (struct sl_vulkan *)d;
+    uint64_t quantized[2] = {0}; /* by sl_vk_is_block32() */
+    uint32_t n_in = a->out[0].w.n_in;
+    if (!a->n_tok)
+        return SL_OK;
+    for (uint32_t m = 0; m < a->n_w; m++) {
+        const struct sl_matmul_out *o = &a->out[m];
+        bool is_float = sl_vk_is_float(o->w.dtype), b32 = sl_vk_is_block32(o->w.dtype);
+        if (!is_float && !quantized[b32]) {
+            quantized[b32] =
+                v->scratch.addr + (b32 ? round_256(sl_vk_qx_bytes(a->n_tok, n_in)) : 0);
+            SL_TRY(sl_vk_quantize(v, o->w.dtype, sl_vk_addr(a->x), a->n_tok, n_in, quantized[b32]));
+        }
+        const struct sl_vk_matmul k = {.w = sl_vk_addr(o->w.data),
+                                       .x = is_float ? sl_vk_addr(a->x) : quantized[b32],
+                                       .bias = sl_vk_addr(o->bias),
+                                       .y = sl_vk_addr(o->y),
+                                       .row_bytes = sl_dtype_row_bytes(o->w.dtype, n_in),
+                                       .n_in = n_in,
+                                       .n_out = o->w.n_out,
+                                       .n_tok = a->n_tok,
+                                       .add = o->add};
+        uint64_t n = sl_vk_div_up(o->w.n_out, SL_VK_PRODUCT_ROWS) *
+                     sl_vk_div_up(a->n_tok, SL_VK_PRODUCT_TOK);
+        SL_TRY(sl_vk_launch(v, is_float ? SL_VK_matmul_float : SL_VK_matmul_quant,
+                            (uint32_t)o->w.dtype, n, &k, sizeof k));
+    }
+    return SL_OK;
+}
+
+/* ---- experts ---- */
+
+enum { GATE, UP, DOWN };
+
+struct run {
+    struct sl_vulkan *v;
+    const struct sl_op_moe *a;
+    uint64_t refs;
+    uint64_t x[2]; /* quantised rows, by sl_vk_is_block32() */
+    bool x_made[2];
+    uint64_t gate, up, h; /* h: the quantised output of the activation */
+};
+
+/* One matrix of the experts of all pairs. */
+static enum sl_status product(struct run *r, int which) {
+    const struct sl_op_moe *a = r->a;
+    const enum sl_dtype types[] = {a->gate_dtype, a->up_dtype, a->down_dtype};
+    const float *biases[] = {a->gate_bias, a->up_bias, a->down_bias};
+    enum sl_dtype t = types[which];
+    bool is_float = sl_vk_is_float(t), b32 = sl_vk_is_block32(t), down = which == DOWN;
+    uint32_t n_in = down ? a->n_ff : a->n_embd, n_out = down ? a->n_embd : a->n_ff;
+    uint64_t x = sl_vk_addr(a->x);
+    if (down) {
+        x = is_float ? r->gate : r->h;
+        if (!is_float)
+            SL_TRY(sl_vk_quantize(r->v, t, r->gate, a->n_pairs, n_in, r->h));
+    } else if (!is_float) {
+        x = r->x[b32];
+        if (!r->x_made[b32])
+            SL_TRY(sl_vk_quantize(r->v, t, sl_vk_addr(a->x), a->n_tok, n_in, x));
+        r->x_made[b32] = true;
+    }
+    const struct sl_vk_moe k = {.x = x,
+                                .ids = sl_vk_addr(a->ids),
+                                .pairs = sl_vk_addr(a->pairs),
+                                .refs = r->refs,
+                                .bias = sl_vk_addr(biases[which]),
+                                .y = down          ? sl_vk_addr(a->pair_y)
+                                     : which == UP ? r->up
+                                                   : r->gate,
+                                .row_bytes = sl_dtype_row_bytes(t, n_in),
+                                .n_in = n_in,
+                                .n_out = n_out,
+                                .n_pairs = a->n_pairs,
+                                .k = a->k,
+                                .which = (uint32_t)which,
+                                .by_pair = down,
+                                .to_pair = down};
+    uint64_t n = sl_vk_div_up(n_out, SL_VK_PRODUCT_ROWS) * a->n_pairs;
+    return sl_vk_launch(r->v, is_float ? SL_VK_moe_float : SL_VK_moe_quant, (uint32_t)t, n, &k,
+                        sizeof k);
+}
+
+enum sl_status sl_vk_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
+    struct sl_vulkan *v = (struct sl_vulkan *)d;
+    struct run r = {.v = v, .a = a, .refs = sl_vk_addr(a->device_refs)};
+    uint64_t rows = round_256(sl_vk_qx_bytes(a->n_tok, a->n_embd));
+    uint64_t pairs = round_256((uint64_t)a->n_pairs * a->n_ff * sizeof(float));
+    if (!a->n_pairs)
+        return SL_OK;
+    if (!r.refs)
+        SL_TRY(sl_vk_push(v, a->refs, a->n_expert * sizeof *a->refs, &r.refs));
+    r.x[0] = v->scratch.addr;
+    r.x[1] = r.x[0] + rows;
+    r.gate = r.x[1] + rows;
+    r.up = r.gate + pairs;
+    r.h = r.up + pairs;
+    SL_TRY(product(&r, GATE));
+    SL_TRY(product(&r, UP));
+    SL_TRY(sl_vk_glu(v, r.gate, r.up, r.gate, (uint64_t)a->n_pairs * a->n_ff,
+                     (uint32_t)a->activation, a->limit));
+    return product(&r, DOWN);
+}

@@ -1,0 +1,131 @@
+/* Kernels: from the embedded SPIR-V to a launch. */
+#include "backends/vulkan/modules.h"
+#include "backends/vulkan/vulkan_internal.h"
+#include "common/log.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Workgroups of one dimension of a dispatch: what every driver allows. */
+#define MAX_GROUPS 65535u
+
+static const char *const names[] = {
+#define NAME(name) #name,
+    SL_VK_KERNELS(NAME)
+#undef NAME
+};
+
+#define FITS(name) _Static_assert(sizeof(struct sl_vk_##name) <= SL_VK_ARGS_BYTES, #name);
+FITS(probe)
+FITS(embed)
+FITS(rms_norm)
+FITS(quantize)
+FITS(matmul)
+FITS(rope_table)
+FITS(rope)
+FITS(kv_write)
+FITS(attention)
+FITS(router)
+FITS(moe)
+FITS(moe_combine)
+FITS(glu)
+FITS(add_gated)
+FITS(gather_rows)
+FITS(block_max)
+#undef FITS
+
+/* The module of a kernel, in the form that suits the device's fma. */
+static const struct sl_vulkan_module *module_of(enum sl_vk_kernel kernel, bool fused_fma) {
+    char name[48];
+    snprintf(name, sizeof name, "%s%s", names[kernel], fused_fma ? "" : "_doubles");
+    for (uint64_t i = 0; i < sl_vulkan_n_modules; i++)
+        if (strcmp(sl_vulkan_modules[i].name, name) == 0)
+            return &sl_vulkan_modules[i];
+    return NULL;
+}
+
+enum sl_status sl_vk_pipelines_init(struct sl_vulkan *v) {
+    const VkPushConstantRange range = {.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT,
+                                       .size = SL_VK_ARGS_BYTES};
+    const VkPipelineLayoutCreateInfo layout = {.sType =
+                                                   VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+                                               .pushConstantRangeCount = 1,
+                                               .pPushConstantRanges = &range};
+    const VkPipelineCacheCreateInfo cache = {.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+    SL_TRY(sl_vk_check(v, v->vk.CreatePipelineLayout(v->device, &layout, NULL, &v->layout),
+                       "creating a pipeline layout"));
+    SL_TRY(sl_vk_check(v, v->vk.CreatePipelineCache(v->device, &cache, NULL, &v->cache),
+                       "creating a pipeline cache"));
+    return SL_OK;
+}
+
+static enum sl_status load(struct sl_vulkan *v, enum sl_vk_kernel kernel) {
+    const struct sl_vulkan_module *m = module_of(kernel, v->fused_fma);
+    if (!m) {
+        sl_error("vulkan: the embedded kernels lack %s: the build is incomplete", names[kernel]);
+        return SL_ERR_UNSUPPORTED;
+    }
+    const VkShaderModuleCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+                                           .codeSize = m->bytes,
+                                           .pCode = m->words};
+    return sl_vk_check(v, v->vk.CreateShaderModule(v->device, &info, NULL, &v->module[kernel]),
+                       names[kernel]);
+}
+
+void sl_vk_pipelines_release(struct sl_vulkan *v) {
+    for (uint32_t k = 0; k < SL_VK_KERNEL_COUNT; k++) {
+        for (uint32_t i = 0; i < SL_DTYPE_COUNT; i++)
+            if (v->pipeline[k][i])
+                v->vk.DestroyPipeline(v->device, v->pipeline[k][i], NULL);
+        if (v->module[k])
+            v->vk.DestroyShaderModule(v->device, v->module[k], NULL);
+    }
+    if (v->cache)
+        v->vk.DestroyPipelineCache(v->device, v->cache, NULL);
+    if (v->layout)
+        v->vk.DestroyPipelineLayout(v->device, v->layout, NULL);
+}
+
+/* The constant of shaders/common.glsl. */
+static enum sl_status make(struct sl_vulkan *v, enum sl_vk_kernel kernel, uint32_t variant) {
+    const VkSpecializationMapEntry entry = {0, 0, sizeof variant};
+    const VkSpecializationInfo constants = {
+        .mapEntryCount = 1, .pMapEntries = &entry, .dataSize = sizeof variant, .pData = &variant};
+    if (!v->module[kernel])
+        SL_TRY(load(v, kernel));
+    const VkComputePipelineCreateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+        .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                  .stage = VK_SHADER_STAGE_COMPUTE_BIT,
+                  .module = v->module[kernel],
+                  .pName = "main",
+                  .pSpecializationInfo = &constants},
+        .layout = v->layout};
+    return sl_vk_check(v,
+                       v->vk.CreateComputePipelines(v->device, v->cache, 1, &info, NULL,
+                                                    &v->pipeline[kernel][variant]),
+                       names[kernel]);
+}
+
+enum sl_status sl_vk_launch(struct sl_vulkan *v, enum sl_vk_kernel kernel, uint32_t variant,
+                            uint64_t n_groups, const void *args, size_t args_bytes) {
+    assert(args_bytes <= SL_VK_ARGS_BYTES && variant < SL_DTYPE_COUNT && n_groups);
+    VkCommandBuffer commands;
+    SL_TRY(sl_vk_commands(v, SL_QUEUE_OPS, &commands));
+    if (!v->pipeline[kernel][variant])
+        SL_TRY(make(v, kernel, variant));
+    /* Kernels number their workgroups over both dimensions and leave those that are too many. */
+    uint64_t y = sl_vk_div_up(n_groups, MAX_GROUPS), x = sl_vk_div_up(n_groups, (uint32_t)y);
+    if (y > MAX_GROUPS) {
+        sl_error("vulkan:%u: %s: %llu workgroups", v->number, names[kernel],
+                 (unsigned long long)n_groups);
+        return SL_ERR_INVALID;
+    }
+    v->vk.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, v->pipeline[kernel][variant]);
+    v->vk.CmdPushConstants(commands, v->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                           (uint32_t)args_bytes, args);
+    v->vk.CmdDispatch(commands, (uint32_t)x, (uint32_t)y, 1);
+    v->base.n_kernels++;
+    return SL_OK;
+}
