@@ -63,6 +63,12 @@ bool conf_checking(void);
  * be asked. */
 bool conf_same_bits(void);
 
+/* The next case has weights of this type: a target that lacks it passes the case over, and the test
+ * says how many there were. */
+void conf_needs(enum sl_dtype dtype);
+/* Does the current target lack it? For what goes to conf_device() without a case. */
+bool conf_lacks(enum sl_dtype dtype);
+
 /* A GPU is among the targets: the time for shapes that are there for its blocks and tiles alone. */
 bool conf_gpu(void);
 
