@@ -124,7 +124,10 @@ static void find_properties(const struct sl_vk_instance *in, struct sl_vk_info *
     in->GetPhysicalDeviceProperties2(info->handle, &p);
     VkPhysicalDeviceType type = p.properties.deviceType;
     snprintf(info->name, sizeof info->name, "%s", p.properties.deviceName);
-    snprintf(info->driver, sizeof info->driver, "%.60s %.60s", p12.driverName, p12.driverInfo);
+    snprintf(info->driver, sizeof info->driver, "%.*s", (int)strcspn(p12.driverInfo, "("),
+             p12.driverInfo);
+    for (size_t n = strlen(info->driver); n && info->driver[n - 1] == ' '; n--)
+        info->driver[n - 1] = 0;
     info->software = type == VK_PHYSICAL_DEVICE_TYPE_CPU;
     info->kind =
         type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ? SL_DEVICE_INTEGRATED : SL_DEVICE_DISCRETE;
@@ -171,7 +174,7 @@ void sl_vk_describe(const struct sl_vk_instance *in, VkPhysicalDevice handle, ui
 }
 
 void sl_vk_model(const struct sl_vk_info *info, char out_model[SL_DEVICE_NAME_BYTES]) {
-    snprintf(out_model, SL_DEVICE_NAME_BYTES, "%.38s, %.22s", info->name, info->driver);
+    snprintf(out_model, SL_DEVICE_NAME_BYTES, "%.32s, %.16s", info->name, info->driver);
 }
 
 enum sl_status sl_vulkan_enumerate(const char *loader_path, struct sl_device_found *out_found,

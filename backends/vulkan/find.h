@@ -9,7 +9,7 @@
 
 struct sl_vk_info {
     VkPhysicalDevice handle;
-    char name[256], driver[128]; /* "NVIDIA H200", "NVIDIA 580.95" */
+    char name[256], driver[256]; /* "NVIDIA H200", "580.95" */
     enum sl_device_kind kind;
     bool software;         /* computes on the host's CPU */
     uint64_t memory_bytes; /* of all heaps that are the device's own */
@@ -30,7 +30,7 @@ enum sl_status sl_vk_list(const struct sl_vk_instance *instance, VkPhysicalDevic
 /* Describes one; what it lacks is in out_why_not. */
 void sl_vk_describe(const struct sl_vk_instance *instance, VkPhysicalDevice handle, uint32_t number,
                     struct sl_vk_info *out_info, struct sl_err *out_why_not);
-/* "NVIDIA H200, NVIDIA 580.95" */
+/* "NVIDIA H200, 580.95" */
 void sl_vk_model(const struct sl_vk_info *info, char out_model[SL_DEVICE_NAME_BYTES]);
 
 #endif

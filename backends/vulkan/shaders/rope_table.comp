@@ -11,9 +11,10 @@ layout(push_constant) uniform args {
     float mscale;
 } a;
 
-/* b added to a, |a| >= |b|: the sum, and what it lacks. */
+/* x + y: the sum, and what it lacks (Knuth). */
 void add(float x, float y, out float s, out float e) {
-    precise float sum = x + y, rest = y - (sum - x);
+    precise float sum = x + y, other = sum - x;
+    precise float rest = (x - (sum - other)) + (y - other);
     s = sum;
     e = rest;
 }
@@ -34,21 +35,22 @@ void main() {
     float f = f32s(a.inv_freq).v[i], p_high = float(p & ~0xfff), p_low = float(p & 0xfff);
     precise float high = p_high * f, rest = fma_once(p_high, f, -high), low = p_low * f;
     precise float angle, rest_2, rest_3 = fma_once(p_low, f, -low);
-    if (abs(high) >= abs(low))
-        add(high, low, angle, rest_2);
-    else
-        add(low, high, angle, rest_2);
+    add(high, low, angle, rest_2);
     precise float n = roundEven(angle * 0.63661977236758);
     const float half_pi = uintBitsToFloat(0x3fc90fdbu), half_pi_2 = uintBitsToFloat(0xb33bbd2eu);
     const float half_pi_3 = uintBitsToFloat(0xa6f72cedu);
     precise float taken = n * half_pi, taken_rest = fma_once(n, half_pi, -taken);
+    precise float taken_2 = n * half_pi_2, taken_3 = fma_once(n, half_pi_2, -taken_2);
     precise float r = angle - taken; /* exact: they are alike */
-    precise float less = ((rest_2 - taken_rest) + rest) + rest_3;
-    less = fma_once(-n, half_pi_2, less);
-    less = fma_once(-n, half_pi_3, less);
-    precise float x, e;
-    x = r + less;
-    e = less - (x - r);
+    /* Each of these may be some hundredths, where a rounding would show. */
+    float less, lost_1, lost_2, lost_3, x, lost_4;
+    add(rest_2, -taken_rest, less, lost_1);
+    add(less, -taken_2, less, lost_2);
+    add(less, rest, less, lost_3);
+    add(r, less, x, lost_4);
+    precise float e = (lost_1 + lost_2) + (lost_3 + rest_3) - taken_3;
+    e = lost_4 + fma_once(-n, half_pi_3, e);
+    add(x, e, x, e);
     precise float x2 = x * x, x2_rest = fma_once(x, x, -x2);
     precise float x3 = x2 * x, x3_rest = fma_once(x2, x, -x3) + x2_rest * x;
     precise float s = fma_once(x2, 2.7557314e-6, -1.9841270e-4);
