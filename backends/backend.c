@@ -860,6 +860,17 @@ enum sl_status sl_op_bias(struct sl_device *d, const struct sl_op_bias *a) {
     return submit_bias(d, a);
 }
 
+enum sl_status sl_op_gelu_rows(struct sl_device *d, const struct sl_op_gelu_rows *a) {
+    SL_TRY(check_rows(d, "gelu_rows", a->n_tok, 0));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->gate || !a->up || !a->y)
+        return INVALID("gelu_rows: a NULL argument");
+    if (a->stride_up < a->n)
+        return INVALID("gelu_rows: %u elements at stride %u", a->n, a->stride_up);
+    return submit_gelu_rows(d, a);
+}
+
 enum sl_status sl_op_scale(struct sl_device *d, const struct sl_op_scale *a) {
     SL_TRY(check_rows(d, "scale", a->n_tok, 0));
     if (!a->n_tok || !a->n)

@@ -517,6 +517,15 @@ struct sl_op_bias {
     uint32_t n_tok, n;
 };
 
+/* y[t,i] = gelu(gate[t,i]) * up[r * stride_up + i], r = rows ? rows[t] : t, gelu as in
+ * sl_op_gelu_mul; y may be gate. gate, y [n_tok, n]; rows [n_tok]; stride_up at least n. */
+struct sl_op_gelu_rows {
+    const float *gate, *up;
+    const uint32_t *rows;
+    float *y;
+    uint32_t n_tok, n, stride_up;
+};
+
 /* Sends rows to another device (sl_device_reaches()) without the host. The receiver's memory has a
  * buffer and a word for each of several channels. The word holds the sequence number of the last
  * transfer that has arrived. Sequence numbers ascend; they are compared by difference and may wrap.

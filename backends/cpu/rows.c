@@ -127,6 +127,26 @@ void sl_cpu_cut_glu(const struct sl_cpu_kernels *k, const float *gate, const flo
     }
 }
 
+struct gelu_job {
+    const struct sl_op_gelu_rows *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void gelu_some(void *ctx, uint32_t begin, uint32_t end) {
+    const struct gelu_job *j = ctx;
+    const struct sl_op_gelu_rows *a = j->a;
+    for (size_t t = begin; t < end; t++)
+        j->k->gelu_mul(a->gate + t * a->n,
+                       a->up + (size_t)(a->rows ? a->rows[t] : t) * a->stride_up, a->y + t * a->n,
+                       a->n);
+}
+
+enum sl_status sl_cpu_gelu_rows(struct sl_device *d, const struct sl_op_gelu_rows *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    sl_cpu_for_rows(cpu, a->n_tok, (size_t)a->n * 8, gelu_some, &(struct gelu_job){a, &cpu->k});
+    return SL_OK;
+}
+
 struct glu_job {
     const struct sl_op_limited_glu *a;
     const struct sl_cpu_kernels *k;

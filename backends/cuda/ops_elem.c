@@ -58,3 +58,9 @@ enum sl_status sl_cuda_bias(struct sl_device *d, const struct sl_op_bias *a) {
     struct sl_dim3 grid = {a->n_tok, sl_ceil_div(a->n, 256), 1};
     return SL_LAUNCH((struct sl_cuda *)d, SL_KERNEL_elem_bias, grid, BLOCK, 0, k);
 }
+
+enum sl_status sl_cuda_gelu_rows(struct sl_device *d, const struct sl_op_gelu_rows *a) {
+    struct sl_karg_gelu_rows k = {a->gate, a->up, a->rows, a->y, a->n, a->stride_up};
+    struct sl_dim3 grid = {a->n_tok, sl_ceil_div(a->n, 256), 1};
+    return SL_LAUNCH((struct sl_cuda *)d, SL_KERNEL_elem_gelu_rows, grid, BLOCK, 0, k);
+}

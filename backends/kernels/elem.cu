@@ -103,6 +103,16 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 extern "C" __global__ void __launch_bounds__(256)
+    sl_k_elem_gelu_rows(SL_KERNEL_ARGS(sl_karg_gelu_rows, a)) {
+    sl_grid_begin();
+    size_t t = blockIdx.x, i = (size_t)blockIdx.y * 256 + threadIdx.x;
+    if (i >= a.n)
+        return;
+    size_t r = a.rows ? a.rows[t] : t;
+    a.y[t * a.n + i] = sl_dev_gelu(a.gate[t * a.n + i]) * a.up[r * a.stride_up + i];
+}
+
+extern "C" __global__ void __launch_bounds__(256)
     sl_k_elem_limited_glu(SL_KERNEL_ARGS(sl_karg_limited_glu, a)) {
     sl_grid_begin();
     uint64_t i = (uint64_t)blockIdx.x * 256 + threadIdx.x;

@@ -65,6 +65,14 @@ struct sl_karg_bias {
     uint32_t n;
 };
 
+/* As struct sl_op_gelu_rows. grid (n_tok, ceil(n / 256)), 256 threads. */
+struct sl_karg_gelu_rows {
+    const float *gate, *up;
+    const uint32_t *rows;
+    float *y;
+    uint32_t n, stride_up;
+};
+
 /* As struct sl_op_limited_glu. grid (ceil(n / 256)), 256 threads. */
 struct sl_karg_limited_glu {
     const float *gate, *up;

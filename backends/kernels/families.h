@@ -137,6 +137,7 @@
     F(X, elem_clamp, ONE, struct sl_karg_clamp, OP(clamp), 0, false)                               \
     F(X, elem_limited_glu, ONE, struct sl_karg_limited_glu, OP(limited_glu), 0, false)             \
     F(X, elem_bias, ONE, struct sl_karg_bias, OP(bias), 0, false)                                  \
+    F(X, elem_gelu_rows, ONE, struct sl_karg_gelu_rows, OP(gelu_rows), 0, false)                   \
     F(X, elem_combine, ONE, struct sl_karg_moe_combine, OP(moe_combine), 0, false)                 \
     F(X, fused_route, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                      \
     F(X, fused_route_wide, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                 \

@@ -17,6 +17,9 @@ enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *mode
     f->output_norm = sl_bind_vector(&b, model->global[SL_G_OUTPUT_NORM]);
     f->output_norm_bias = sl_bind_vector(&b, model->global[SL_G_OUTPUT_NORM_BIAS]);
     f->output_bias = sl_bind_vector(&b, model->global[SL_G_OUTPUT_BIAS]);
+    f->layer_embd = sl_bind_matrix(&b, model->global[SL_G_LAYER_EMBD]);
+    f->layer_proj = sl_bind_matrix(&b, model->global[SL_G_LAYER_PROJ]);
+    f->layer_proj_norm = sl_bind_vector(&b, model->global[SL_G_LAYER_PROJ_NORM]);
     uint32_t n_routed = 0;
     for (uint32_t i = 0; i < hp->n_layer && b.status == SL_OK; i++) {
         const struct sl_layer *in = &model->layers[i];
@@ -27,6 +30,9 @@ enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *mode
         out->ffn = sl_ffn_of(&in->spec);
         out->ffn_norm = sl_bind_vector(&b, in->t[SL_L_FFN_NORM]);
         out->ffn_norm_bias = sl_bind_vector(&b, in->t[SL_L_FFN_NORM_BIAS]);
+        out->embd_gate = sl_bind_matrix(&b, in->t[SL_L_EMBD_GATE]);
+        out->embd_proj = sl_bind_matrix(&b, in->t[SL_L_EMBD_PROJ]);
+        out->embd_norm = sl_bind_vector(&b, in->t[SL_L_EMBD_NORM]);
         out->mixer->bind(&b, in, out);
         if (in->spec.parallel)
             out->ffn_norm = out->attn_norm,

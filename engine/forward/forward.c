@@ -38,6 +38,9 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->received = take(&c, receives * sl_forward_received_elems(hp), 4);
     a->raised = take(&c, receives, 4);
     a->h = take(&c, rows * hp->n_embd, 4);
+    uint64_t embds = rows * hp->n_layer * hp->n_embd_layer;
+    a->layer_embd = take(&c, embds, 4);
+    a->layer_made = take(&c, embds, 4);
     a->early_h = take(&c, rows * needs.early, 4);
     a->joint = take(&c, rows * needs.joint, 4);
     a->q = take(&c, rows * needs.q, 4);

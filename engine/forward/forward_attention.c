@@ -75,7 +75,28 @@ static enum sl_status after_rope(struct sl_forward *f, const struct sl_attention
     return SL_OK;
 }
 
-/* q, k, v of all rows; k and v go to the cache. */
+/* The layer whose keys and values it reads. */
+static uint32_t kv_layer(const struct sl_attention_spec *spec, const struct sl_place *where) {
+    return where->layer - spec->kv_back;
+}
+
+static enum sl_status write_kv(struct sl_forward *f, const struct sl_attention_spec *spec,
+                               const float *v, const struct sl_place *where) {
+    SL_FORWARD_TRY("kv write",
+                   sl_op_kv_write(f->dev, &(struct sl_op_kv_write){
+                                              .kv = sl_kv_layer(f->kv, where->layer),
+                                              .k = f->a.k,
+                                              .v = v,
+                                              .slot = sl_kv_is_tail(f->kv, where->layer)
+                                                          ? f->on_device.tail_slot
+                                                          : f->on_device.slot,
+                                              .n_tok = f->step.n_rows,
+                                              .stride_k = spec->n_head_kv * spec->head_dim_k,
+                                              .stride_v = spec->n_head_kv * spec->head_dim_v}));
+    return SL_OK;
+}
+
+/* q, k, v of all rows; k and v go to the cache, unless the layer reads another's. */
 static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_weights *w,
                                   const struct sl_place *where) {
     const struct sl_attention_spec *spec = &w->spec->attention;
@@ -83,13 +104,14 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
     struct sl_activations *a = &f->a;
     SL_FORWARD_TRY("attention norm",
                    sl_forward_row_norm(f, a->x, w->attn_norm, w->attn_norm_bias, a->h, s->n_rows));
-    struct sl_op_matmul in = {
-        .x = a->h,
-        .n_tok = s->n_rows,
-        .n_decode = s->n_decode,
-        .n_w = 2,
-        .out = {{w->q, w->q_bias, q_product(f, spec), false}, {w->k, w->k_bias, a->k, false}}};
-    if (!spec->v_of_k)
+    struct sl_op_matmul in = {.x = a->h,
+                              .n_tok = s->n_rows,
+                              .n_decode = s->n_decode,
+                              .n_w = 1,
+                              .out = {{w->q, w->q_bias, q_product(f, spec), false}}};
+    if (!spec->kv_back)
+        in.out[in.n_w++] = (struct sl_matmul_out){w->k, w->k_bias, a->k, false};
+    if (!spec->kv_back && !spec->v_of_k)
         in.out[in.n_w++] = (struct sl_matmul_out){w->v, w->v_bias, a->v, false};
     if (spec->gate)
         in.out[in.n_w++] = (struct sl_matmul_out){w->attn_gate, NULL, a->joint, false};
@@ -100,7 +122,7 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
                                                                                  in.out[i].w.n_out,
                                                                             .limit = spec->clamp}));
     const float *v = spec->v_of_k ? a->k : a->v;
-    if (spec->v_norm) {
+    if (spec->v_norm && !spec->kv_back) {
         SL_FORWARD_TRY("v norm", sl_forward_norm(f, v, NULL, a->v, s->n_rows * spec->n_head_kv,
                                                  spec->head_dim_v));
         v = a->v;
@@ -110,25 +132,15 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
         return st;
     if (!spec->no_rope) {
         SL_FORWARD_TRY("rope", rope(f, spec, a->q, spec->n_head));
-        SL_FORWARD_TRY("rope", rope(f, spec, a->k, spec->n_head_kv));
+        if (!spec->kv_back)
+            SL_FORWARD_TRY("rope", rope(f, spec, a->k, spec->n_head_kv));
     }
     st = spec->norm_after_rope ? qk_norms(f, w, where) : SL_OK;
     if (st == SL_OK)
         st = after_rope(f, spec, where);
     if (st != SL_OK)
         return st;
-    SL_FORWARD_TRY("kv write",
-                   sl_op_kv_write(f->dev, &(struct sl_op_kv_write){
-                                              .kv = sl_kv_layer(f->kv, where->layer),
-                                              .k = a->k,
-                                              .v = v,
-                                              .slot = sl_kv_is_tail(f->kv, where->layer)
-                                                          ? f->on_device.tail_slot
-                                                          : f->on_device.slot,
-                                              .n_tok = s->n_rows,
-                                              .stride_k = spec->n_head_kv * spec->head_dim_k,
-                                              .stride_v = spec->n_head_kv * spec->head_dim_v}));
-    return SL_OK;
+    return spec->kv_back ? SL_OK : write_kv(f, spec, v, where);
 }
 
 static enum sl_status attend(struct sl_forward *f, const struct sl_layer_weights *w,
@@ -136,26 +148,27 @@ static enum sl_status attend(struct sl_forward *f, const struct sl_layer_weights
     const struct sl_attention_spec *spec = &w->spec->attention;
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
-    SL_FORWARD_TRY("attention",
-                   sl_op_attention(f->dev, &(struct sl_op_attention){
-                                               .kv = sl_kv_layer(f->kv, where->layer),
-                                               .q = a->q,
-                                               .sinks = w->sinks,
-                                               .y = a->mixed,
-                                               .page_table = sl_kv_is_tail(f->kv, where->layer)
-                                                                 ? a->tail_table
-                                                                 : a->page_table,
-                                               .row_seq = f->on_device.row_seq,
-                                               .row_len = f->on_device.row_len,
-                                               .n_tok = s->n_rows,
-                                               .n_decode = s->n_decode,
-                                               .n_heads = spec->n_head,
-                                               .stride_q = spec->n_head * spec->head_dim_k,
-                                               .max_pages = f->plan->session_pages,
-                                               .window = spec->window,
-                                               .scale = spec->scale,
-                                               .softcap = spec->softcap,
-                                               .chunk = spec->chunk}));
+    SL_FORWARD_TRY(
+        "attention",
+        sl_op_attention(f->dev, &(struct sl_op_attention){
+                                    .kv = sl_kv_layer(f->kv, where->layer),
+                                    .q = a->q,
+                                    .sinks = w->sinks,
+                                    .y = a->mixed,
+                                    .page_table = sl_kv_is_tail(f->kv, kv_layer(spec, where))
+                                                      ? a->tail_table
+                                                      : a->page_table,
+                                    .row_seq = f->on_device.row_seq,
+                                    .row_len = f->on_device.row_len,
+                                    .n_tok = s->n_rows,
+                                    .n_decode = s->n_decode,
+                                    .n_heads = spec->n_head,
+                                    .stride_q = spec->n_head * spec->head_dim_k,
+                                    .max_pages = f->plan->session_pages,
+                                    .window = spec->window,
+                                    .scale = spec->scale,
+                                    .softcap = spec->softcap,
+                                    .chunk = spec->chunk}));
     if (spec->value_scale > 0 && spec->value_scale != 1)
         SL_FORWARD_TRY("value scale", sl_op_scale(f->dev, &(struct sl_op_scale){
                                                               .x = a->mixed,
@@ -329,11 +342,12 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     }
 }
 
-/* Rows see themselves and what the window has before them. */
+/* Rows see themselves and what the window has before them. A layer that reads another's keeps
+ * nothing. */
 static struct sl_seq_store keeps(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype) {
     struct sl_kv_view shape = sl_kv_shape(spec, kv_dtype);
     return (struct sl_seq_store){.name = "keys and values",
-                                 .n_parts = 2,
+                                 .n_parts = spec->attention.kv_back ? 0 : 2,
                                  .part_bytes = {shape.k_page_bytes, shape.v_page_bytes},
                                  .reach = spec->attention.window  ? spec->attention.window - 1
                                           : spec->attention.chunk ? spec->attention.chunk - 1

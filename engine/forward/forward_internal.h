@@ -37,6 +37,8 @@ struct sl_layer_weights {
     const float *expert_scale;               /* [n_expert] */
     const float *scale;                      /* [1] of what the layer gives */
     struct sl_weight attn_gate;              /* of what attention gives */
+    struct sl_weight embd_gate, embd_proj;   /* where layers have embeddings */
+    const float *embd_norm;
 };
 
 /* Device buffers, f32 unless said otherwise. B = batch rows, L = logit rows. */
@@ -44,9 +46,11 @@ struct sl_activations {
     float *x;        /* [B, n_embd] residual stream */
     float *sent;     /* [micro-batches, B, n_embd] what a slice without output gave, step by step */
     float *received; /* [micro-batches, SL_FORWARD_GRAPHS, n_embd] what the slice before sends */
-    uint32_t *raised; /* [micro-batches] the last sequence number received: sl_op_receive */
-    float *h;         /* [B, n_embd] normed input of a block */
-    float *early_h;   /* the same of experts.early; nothing where no layer has it */
+    uint32_t *raised;  /* [micro-batches] the last sequence number received: sl_op_receive */
+    float *h;          /* [B, n_embd] normed input of a block */
+    float *layer_embd; /* [B, n_layer, n_embd_layer] */
+    float *layer_made; /* the same, while they are made */
+    float *early_h;    /* the same of experts.early; nothing where no layer has it */
     /* [B, widths that suit every layer: struct sl_layer_needs] */
     float *joint; /* products that belong together: heads' queries and gates; what a delta net's
                      convolution reads; queries of latents */
@@ -97,11 +101,13 @@ struct sl_forward {
     const struct sl_memory_plan *plan;
     struct sl_device *dev;
     const struct sl_kv_data *kv;
-    struct sl_layer_weights *layers; /* [n_layer] */
-    struct sl_timeline *timeline;    /* NULL: no trace */
-    struct sl_fetch *fetch;          /* NULL: all experts are resident */
-    struct sl_expert_ref *refs;      /* all layers' resident experts */
-    struct sl_weight embd, output;   /* without data in a slice that lacks them */
+    struct sl_layer_weights *layers;         /* [n_layer] */
+    struct sl_timeline *timeline;            /* NULL: no trace */
+    struct sl_fetch *fetch;                  /* NULL: all experts are resident */
+    struct sl_expert_ref *refs;              /* all layers' resident experts */
+    struct sl_weight embd, output;           /* without data in a slice that lacks them */
+    struct sl_weight layer_embd, layer_proj; /* where layers have embeddings */
+    const float *layer_proj_norm;
     const float *output_norm, *output_norm_bias, *output_bias;
     struct sl_route_recorder *routes; /* NULL = none */
     struct sl_buffer *arena;          /* all that is in a */

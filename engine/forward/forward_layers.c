@@ -1,6 +1,8 @@
 /* The layer loop of a step: embedding, each layer's mixer and feed-forward part, the output. */
 #include "engine/forward/forward_internal.h"
 
+#include <math.h>
+
 static char *part_of(const struct sl_forward *f, const struct sl_kv_part *part) {
     return part->bytes ? sl_span_host(sl_kv_part_span(f->kv, part)) : NULL;
 }
@@ -42,6 +44,45 @@ static enum sl_status run_layer(struct sl_forward *f, struct sl_rows *r,
     return st != SL_OK || !r->n ? st : f->layers[where->layer].ffn->run(f, r, where);
 }
 
+/* Of all layers the embeddings of the step's tokens: each one's own and what a matrix makes of its
+ * usual one, which is in x; their sum over the square root of 2. */
+static enum sl_status embed_layers(struct sl_forward *f, const struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    struct sl_activations *a = &f->a;
+    uint32_t n_rows = f->step.n_rows, n = hp->n_embd_layer, n_all = n * hp->n_layer;
+    struct sl_op_embed own = {.w = f->layer_embd,
+                              .ids = f->on_device.ids,
+                              .y = a->layer_embd,
+                              .n_tok = n_rows,
+                              .scale = sqrtf((float)n)};
+    SL_FORWARD_TRY("layers' embeddings", sl_op_embed(f->dev, &own));
+    struct sl_op_matmul made = {.x = a->x,
+                                .n_tok = n_rows,
+                                .n_decode = f->step.n_decode,
+                                .n_w = 1,
+                                .out = {{f->layer_proj, NULL, a->layer_made, false}}};
+    SL_FORWARD_TRY("layers' embeddings", sl_op_matmul(f->dev, &made));
+    SL_FORWARD_TRY(
+        "layers' embeddings",
+        sl_op_scale(f->dev, &(struct sl_op_scale){.x = a->layer_made,
+                                                  .n_tok = n_rows,
+                                                  .n = n_all,
+                                                  .scale = 1 / sqrtf((float)hp->n_embd)}));
+    SL_FORWARD_TRY("layers' embeddings", sl_forward_norm(f, a->layer_made, f->layer_proj_norm,
+                                                         a->layer_made, n_rows * hp->n_layer, n));
+    SL_FORWARD_TRY("layers' embeddings",
+                   sl_op_add_gated(f->dev, &(struct sl_op_add_gated){.x = a->layer_made,
+                                                                     .y = a->layer_embd,
+                                                                     .n_tok = n_rows,
+                                                                     .n = n_all}));
+    SL_FORWARD_TRY("layers' embeddings",
+                   sl_op_scale(f->dev, &(struct sl_op_scale){.x = a->layer_embd,
+                                                             .n_tok = n_rows,
+                                                             .n = n_all,
+                                                             .scale = 0.70710678118654752f}));
+    return SL_OK;
+}
+
 enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *where) {
     const struct sl_hparams *hp = f->hp;
     struct sl_activations *a = &f->a;
@@ -54,6 +95,9 @@ enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *whe
                                                                  .y = a->x,
                                                                  .n_tok = s->n_rows,
                                                                  .scale = hp->embd_scale}));
+    enum sl_status st = hp->n_embd_layer ? embed_layers(f, where) : SL_OK;
+    if (st != SL_OK)
+        return st;
     for (uint32_t i = 0; i < hp->n_rope; i++)
         SL_FORWARD_TRY("rope table", sl_op_rope_table(f->dev, &(struct sl_op_rope_table){
                                                                   .pos = f->on_device.pos,

@@ -49,9 +49,42 @@ enum sl_status sl_forward_add_normed(struct sl_forward *f, const struct sl_rows 
     return SL_OK;
 }
 
+/* What the layer gives chooses what of its own embedding of each token is added. */
+static enum sl_status add_embedding(struct sl_forward *f, const struct sl_rows *r,
+                                    const struct sl_place *where) {
+    const struct sl_layer_weights *w = &f->layers[where->layer];
+    struct sl_activations *a = &f->a;
+    uint32_t n = f->hp->n_embd_layer, n_all = n * f->hp->n_layer;
+    struct sl_op_matmul gate = {.x = r->x,
+                                .n_tok = r->n,
+                                .n_decode = r->n_decode,
+                                .n_w = 1,
+                                .out = {{w->embd_gate, NULL, a->gate, false}}};
+    SL_FORWARD_TRY("layer's embedding", sl_op_matmul(f->dev, &gate));
+    SL_FORWARD_TRY("layer's embedding",
+                   sl_op_gelu_rows(f->dev, &(struct sl_op_gelu_rows){
+                                               .gate = a->gate,
+                                               .up = a->layer_embd + (size_t)where->layer * n,
+                                               .rows = r->of_step ? f->on_device.out_rows : NULL,
+                                               .y = a->gate,
+                                               .n_tok = r->n,
+                                               .n = n,
+                                               .stride_up = n_all}));
+    struct sl_op_matmul back = {.x = a->gate,
+                                .n_tok = r->n,
+                                .n_decode = r->n_decode,
+                                .n_w = 1,
+                                .out = {{w->embd_proj, NULL, a->h, false}}};
+    SL_FORWARD_TRY("layer's embedding", sl_op_matmul(f->dev, &back));
+    return sl_forward_add_normed(f, r, a->h, w->embd_norm, where);
+}
+
 enum sl_status sl_forward_end_layer(struct sl_forward *f, const struct sl_rows *r,
                                     const struct sl_place *where) {
     const float *scale = f->layers[where->layer].scale;
+    enum sl_status st = f->hp->n_embd_layer ? add_embedding(f, r, where) : SL_OK;
+    if (st != SL_OK)
+        return st;
     if (scale)
         SL_FORWARD_TRY("layer scale", sl_op_scale(f->dev, &(struct sl_op_scale){.x = r->x,
                                                                                 .by = scale,

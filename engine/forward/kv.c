@@ -113,11 +113,16 @@ static void touch(const struct sl_kv_data *kv, struct sl_span pages) {
 static void bind_layer(struct sl_kv_data *kv, const struct sl_layer_spec *spec, uint32_t layer,
                        enum sl_dtype kv_dtype) {
     const struct sl_kv_part *first = sl_kv_part(kv, layer, 0);
+    uint32_t back = spec->mixer == SL_MIXER_ATTENTION ? spec->attention.kv_back : 0;
     for (uint32_t i = 0; i < SL_KV_PARTS; i++) {
         if (first[i].bytes)
             touch(kv, sl_kv_part_span(kv, &first[i]));
         if (first[i].saved.n)
             touch(kv, sl_buffer_pool_at(&kv->data, &first[i].saved, 0));
+    }
+    if (back) {
+        kv->layers[layer] = kv->layers[layer - back];
+        return;
     }
     kv->layers[layer] = sl_kv_shape(spec, kv_dtype);
     kv->layers[layer].k = sl_span_addr(sl_kv_part_span(kv, &first[0]));

@@ -9,10 +9,25 @@ static enum sl_status fail_layer(const struct sl_op_asker *a, uint32_t layer, co
                    a->missing.text);
 }
 
+/* Of layers with embeddings. */
+static void ask_embeddings(struct sl_op_asker *a, const struct sl_model *model) {
+    sl_ask_weight(a, SL_OP_embed, model->global[SL_G_LAYER_EMBD]);
+    sl_ask_weight(a, SL_OP_matmul, model->global[SL_G_LAYER_PROJ]);
+    sl_ask_plain(a, SL_OP_gelu_rows);
+    sl_ask_plain(a, SL_OP_scale);
+    sl_ask_plain(a, SL_OP_add_gated);
+    for (uint32_t i = 0; i < model->hp.n_layer; i++) {
+        sl_ask_weight(a, SL_OP_matmul, model->layers[i].t[SL_L_EMBD_GATE]);
+        sl_ask_weight(a, SL_OP_matmul, model->layers[i].t[SL_L_EMBD_PROJ]);
+    }
+}
+
 static enum sl_status check_ends(struct sl_op_asker *a, const struct sl_model *model,
                                  struct sl_err *err) {
     if (model->global[SL_G_TOKEN_EMBD])
         sl_ask_weight(a, SL_OP_embed, model->global[SL_G_TOKEN_EMBD]);
+    if (model->hp.n_embd_layer)
+        ask_embeddings(a, model);
     if (model->global[SL_G_OUTPUT]) {
         sl_ask_plain(a, SL_OP_rms_norm);
         sl_ask_weight(a, SL_OP_matmul, model->global[SL_G_OUTPUT]);

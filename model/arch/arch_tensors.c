@@ -37,7 +37,9 @@ enum dim {
     D_LATENT_V,
     D_LATENT_JOINED, /* n_head * (n_nope + head_dim_v) */
     D_QKV,
-    D_GATE, /* of attention's output: D_O or D_HEADS */
+    D_EMBD_LAYER,
+    D_EMBD_LAYERS, /* of all layers */
+    D_GATE,        /* of attention's output: D_O or D_HEADS */
 };
 
 _Static_assert(SL_L_COUNT <= 64, "a role is a bit");
@@ -57,6 +59,9 @@ static const struct rule global_rules[SL_G_COUNT] = {
     [SL_G_OUTPUT_BIAS] = {"output.bias", {D_VOCAB}, true},
     [SL_G_ROPE_LONG] = {"rope_factors_long.weight", {D_ROT_HALF}, true},
     [SL_G_ROPE_SHORT] = {"rope_factors_short.weight", {D_ROT_HALF}, true},
+    [SL_G_LAYER_EMBD] = {"per_layer_token_embd.weight", {D_EMBD_LAYERS, D_VOCAB}, false},
+    [SL_G_LAYER_PROJ] = {"per_layer_model_proj.weight", {D_EMBD, D_EMBD_LAYERS}, false},
+    [SL_G_LAYER_PROJ_NORM] = {"per_layer_proj_norm.weight", {D_EMBD_LAYER}, true},
 };
 
 static const struct rule layer_rules[SL_L_COUNT] = {
@@ -119,6 +124,9 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_ATTN_GATE] = {"attn_gate.weight", {D_EMBD, D_GATE}, false},
     [SL_L_ATTN_NORM_BIAS] = {"attn_norm.bias", {D_EMBD}, true},
     [SL_L_FFN_NORM_BIAS] = {"ffn_norm.bias", {D_EMBD}, true},
+    [SL_L_EMBD_GATE] = {"inp_gate.weight", {D_EMBD, D_EMBD_LAYER}, false},
+    [SL_L_EMBD_PROJ] = {"proj.weight", {D_EMBD_LAYER, D_EMBD}, false},
+    [SL_L_EMBD_NORM] = {"post_norm.weight", {D_EMBD}, true},
     [SL_L_EXPERTS_GATE_UP] = {"ffn_gate_up_exps.weight", {D_EMBD, D_FF_EXPERT_2, D_EXPERT}, false},
 };
 
@@ -164,6 +172,9 @@ static const struct {
     {SL_L_ATTN_QKV, SL_ROLE(SL_L_ATTN_Q) | SL_ROLE(SL_L_ATTN_K) | SL_ROLE(SL_L_ATTN_V)},
 };
 
+#define ROLES_EMBD (SL_ROLE(SL_L_EMBD_GATE) | SL_ROLE(SL_L_EMBD_PROJ) | SL_ROLE(SL_L_EMBD_NORM))
+/* What a layer that reads another's keys and values may have in a file, and has no use for. */
+#define ROLES_KV    (SL_ROLE(SL_L_ATTN_K) | SL_ROLE(SL_L_ATTN_V) | SL_ROLE(SL_L_ATTN_K_NORM))
 #define ROLES_DENSE (SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) | SL_ROLE(SL_L_FFN_DOWN))
 #define ROLES_SHARED                                                                               \
     (SL_ROLE(SL_L_SHARED_GATE) | SL_ROLE(SL_L_SHARED_UP) | SL_ROLE(SL_L_SHARED_DOWN))
@@ -177,7 +188,8 @@ static uint64_t latent_roles(const struct sl_latent_spec *s) {
                           : SL_ROLE(SL_L_LATENT_K_B) | SL_ROLE(SL_L_LATENT_V_B));
 }
 
-static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_layer_spec *s) {
+static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_hparams *hp,
+                                  const struct sl_layer_spec *s) {
     const struct kind_roles *mixer = &mixer_roles[s->mixer], *ffn = &ffn_roles[s->ffn];
     uint64_t may = mixer->may | ffn->may;
     struct kind_roles r = {mixer->needs | ffn->needs | (arch->needs & may), 0};
@@ -189,11 +201,17 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_la
         r.needs |= ROLES_SHARED;
     if (arch->parallel)
         r.needs &= ~SL_ROLE(SL_L_FFN_NORM);
+    if (hp->n_embd_layer)
+        r.needs |= ROLES_EMBD;
     r.may = r.needs | (arch->optional & may);
     if (s->ffn == SL_FFN_EXPERTS && !(r.may & SL_ROLES_EXPERT_BIAS))
         r.may |= SL_ROLE(SL_L_EXPERTS_GATE_UP);
     if (s->mixer == SL_MIXER_ATTENTION && !s->attention.gated)
         r.may |= SL_ROLE(SL_L_ATTN_QKV);
+    if (s->mixer == SL_MIXER_ATTENTION && s->attention.kv_back) {
+        r.needs &= ~ROLES_KV;
+        r.may &= ~SL_ROLE(SL_L_ATTN_QKV);
+    }
     if (s->mixer == SL_MIXER_ATTENTION && arch->gate) {
         r.may |= SL_ROLE(SL_L_ATTN_GATE);
         r.needs |= SL_ROLE(SL_L_ATTN_GATE) & ~arch->optional;
@@ -271,6 +289,10 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
                (uint64_t)a->n_head_kv * a->head_dim_v;
     case D_GATE:
         return a->gate == SL_GATE_HEAD ? a->n_head : (uint64_t)a->n_head * a->head_dim_v;
+    case D_EMBD_LAYER:
+        return hp->n_embd_layer;
+    case D_EMBD_LAYERS:
+        return (uint64_t)hp->n_embd_layer * hp->n_layer;
     case D_1:
         break;
     }
@@ -389,7 +411,7 @@ static bool is_named(const struct sl_arch *arch, unsigned role, struct sl_str re
 }
 
 /* Has the architecture this tensor of none of its layers? */
-static bool has_global(const struct sl_arch *arch, unsigned role) {
+static bool has_global(const struct sl_arch *arch, const struct sl_hparams *hp, unsigned role) {
     switch (role) {
     case SL_G_ROPE_FREQS:
         return arch->rope_freqs;
@@ -399,6 +421,10 @@ static bool has_global(const struct sl_arch *arch, unsigned role) {
     case SL_G_OUTPUT_NORM_BIAS:
     case SL_G_OUTPUT_BIAS:
         return arch->output_biases;
+    case SL_G_LAYER_EMBD:
+    case SL_G_LAYER_PROJ:
+    case SL_G_LAYER_PROJ_NORM:
+        return hp->n_embd_layer > 0;
     default:
         return true;
     }
@@ -410,7 +436,7 @@ static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
     uint64_t layer;
     if (!layer_name(t->name, &layer, &rest)) {
         for (unsigned role = 0; role < SL_G_COUNT; role++) {
-            if (!equals(t->name, global_rules[role].name) || !has_global(m->arch, role))
+            if (!equals(t->name, global_rules[role].name) || !has_global(m->arch, &m->hp, role))
                 continue;
             m->global[role] = t;
             return SL_OK;
@@ -429,14 +455,16 @@ static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
                            "key '%s.block_count' declares %" PRIu32 " layers, 0 to %" PRIu32,
                            m->arch->name, m->hp.n_layer + m->hp.n_layer_nextn,
                            m->hp.n_layer + m->hp.n_layer_nextn - 1);
-    uint64_t allowed = roles_of(m->arch, &m->layers[layer].spec).may;
+    const struct sl_layer_spec *spec = &m->layers[layer].spec;
+    uint64_t allowed = roles_of(m->arch, &m->hp, spec).may;
     for (unsigned role = 0; role < SL_L_COUNT; role++) {
         if (!(allowed & SL_ROLE(role)) || !is_named(m->arch, role, rest))
             continue;
         if (m->layers[layer].t[role])
             return fail_tensor(m, t, SL_ERR_CORRUPT, err, "%s is the same tensor",
                                name_of(m->arch, role));
-        m->layers[layer].t[role] = t;
+        bool idle = spec->attention.kv_back && ROLES_KV & SL_ROLE(role); /* left on disk */
+        m->layers[layer].t[role] = idle ? NULL : t;
         return SL_OK;
     }
     return refuse_layer_tensor(m, t, rest, err);
@@ -511,11 +539,11 @@ static enum sl_status choose_factors(struct sl_model *m, struct sl_err *err) {
 static enum sl_status check_globals(struct sl_model *m, struct sl_err *err) {
     enum sl_status status = SL_OK;
     for (unsigned role = 0; role < SL_G_COUNT && status == SL_OK; role++) {
-        bool required =
-            role <= SL_G_OUTPUT_NORM || role == SL_G_OUTPUT_NORM_BIAS || role == SL_G_OUTPUT_BIAS;
+        bool required = role <= SL_G_OUTPUT_NORM || role == SL_G_OUTPUT_NORM_BIAS ||
+                        role == SL_G_OUTPUT_BIAS || role >= SL_G_LAYER_EMBD;
         if (m->global[role])
             status = check_shape(m, NULL, m->global[role], &global_rules[role], err);
-        else if (required && has_global(m->arch, role))
+        else if (required && has_global(m->arch, &m->hp, role))
             status = missing(m, err, global_rules[role].name);
     }
     return status == SL_OK ? choose_factors(m, err) : status;
@@ -536,7 +564,7 @@ enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
     status = check_globals(m, err);
     for (uint32_t l = 0; l < m->hp.n_layer && status == SL_OK; l++) {
         struct sl_layer *layer = &m->layers[l];
-        uint64_t required = roles_of(m->arch, &layer->spec).needs;
+        uint64_t required = roles_of(m->arch, &m->hp, &layer->spec).needs;
         status = check_joined(m, l, &required, err);
         find_gate(m->arch, layer);
         for (unsigned role = 0; role < SL_L_COUNT && status == SL_OK; role++) {
@@ -552,7 +580,8 @@ enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
         if (status != SL_OK)
             return status;
         layer->spec.attention.v_of_k = layer->spec.mixer == SL_MIXER_ATTENTION &&
-                                       !layer->t[SL_L_ATTN_V] && !layer->t[SL_L_ATTN_QKV];
+                                       !layer->spec.attention.kv_back && !layer->t[SL_L_ATTN_V] &&
+                                       !layer->t[SL_L_ATTN_QKV];
         layer->spec.experts.router_norm = layer->t[SL_L_ROUTER_NORM] != NULL;
         if (layer->spec.experts.router_norm) /* the norm of a vector, not of its mean square */
             layer->spec.experts.router_logit_scale = 1 / sqrtf((float)m->hp.n_embd);

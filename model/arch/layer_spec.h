@@ -53,6 +53,7 @@ struct sl_attention_spec {
     float clamp;        /* q, k and v are cut to -clamp .. clamp */
     float value_scale;  /* of what the heads give; 1 and 0 = none */
     float out_scale;    /* of what is added to the residual stream; 0 = none */
+    uint32_t kv_back; /* it reads the keys and values of the layer so many before it; 0: its own */
 };
 
 struct sl_delta_spec {

@@ -35,6 +35,7 @@ struct sl_hparams {
     uint32_t n_expert, n_expert_used; /* the most of any layer; each layer's own: its spec */
     uint32_t first_layer;             /* of a slice (model_slice.h), in the whole model; else 0 */
     uint32_t n_layer_nextn; /* behind the last layer, for guessing tokens ahead: left on disk */
+    uint32_t n_embd_layer;  /* of each token and layer an embedding of its own; 0 = none */
     float norm_eps;
     float embd_scale;      /* of the embedding's rows; 1 = none */
     float logit_softcap;   /* of the logits: c * tanh(logit / c) */
@@ -58,6 +59,11 @@ enum sl_global_role {
      * out when the model is opened; then it is SL_G_ROPE_FREQS, and these are NULL. */
     SL_G_ROPE_LONG,
     SL_G_ROPE_SHORT,
+    /* Embeddings of layers: each token's, n_embd_layer elements for one layer after another; a
+     * matrix that makes as many of its usual embedding; the norm of the latter, layer by layer. */
+    SL_G_LAYER_EMBD,      /* per_layer_token_embd.weight [n_layer * n_embd_layer, n_vocab] */
+    SL_G_LAYER_PROJ,      /* per_layer_model_proj.weight [n_embd, n_layer * n_embd_layer] */
+    SL_G_LAYER_PROJ_NORM, /* per_layer_proj_norm.weight  [n_embd_layer] f32 */
     SL_G_COUNT
 };
 enum sl_layer_role {
@@ -127,6 +133,11 @@ enum sl_layer_role {
     SL_L_ATTN_GATE, /* attn_gate.weight [n_embd, n_head * head_dim_v or n_head] */
     SL_L_ATTN_NORM_BIAS, /* [n_embd], added behind the norm */
     SL_L_FFN_NORM_BIAS,
+    /* Where layers have embeddings: from what the layer gives to a gate on its embedding; from that
+     * back; its norm, before it is added. */
+    SL_L_EMBD_GATE, /* inp_gate.weight  [n_embd, n_embd_layer] */
+    SL_L_EMBD_PROJ, /* proj.weight      [n_embd_layer, n_embd] */
+    SL_L_EMBD_NORM, /* post_norm.weight [n_embd] */
     SL_L_COUNT
 };
 

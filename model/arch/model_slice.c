@@ -8,6 +8,16 @@ enum sl_status sl_model_slice(const struct sl_model *m, uint32_t first, uint32_t
     if (first >= all || n > all - first || (!n && first))
         return sl_fail(err, SL_ERR_INVALID, "%u layers from layer %u on: there are %u", n, first,
                        all);
+    if (m->hp.n_embd_layer && n != all)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "layers with embeddings of their own cannot be split among devices or "
+                       "machines: give one --device, and no --worker");
+    for (uint32_t l = first; l < first + n; l++)
+        if (m->layers[l].spec.attention.kv_back > l - first)
+            return sl_fail(err, SL_ERR_UNSUPPORTED,
+                           "layer %u reads the keys and values of layer %u: a split must not be "
+                           "between them",
+                           l, l - m->layers[l].spec.attention.kv_back);
     struct sl_model s = *m;
     s.layers = m->layers + first;
     s.hp.n_layer = n;

@@ -401,8 +401,8 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
         sl_gguf_write_u32(w, KEY("attention.key_length_swa"), dim);
         sl_gguf_write_u32(w, KEY("attention.value_length_swa"), dim);
         sl_gguf_write_u32(w, KEY("rope.dimension_count_swa"), dim);
-        sl_gguf_write_u32(w, KEY("embedding_length_per_layer_input"), 0);
-        sl_gguf_write_u32(w, KEY("attention.shared_kv_layers"), 0);
+        sl_gguf_write_u32(w, KEY("embedding_length_per_layer_input"), c->n_embd_layer);
+        sl_gguf_write_u32(w, KEY("attention.shared_kv_layers"), c->n_shared_kv);
         if (c->logit_softcap > 0)
             sl_gguf_write_f32(w, KEY("final_logit_softcapping"), c->logit_softcap);
         sl_gguf_array_begin_bool(w, KEY("attention.sliding_window_pattern"));

@@ -58,6 +58,8 @@ struct sl_synth_config {
     float router_scale;     /* of the experts' weights; 0 = none stated */
     uint32_t n_nextn;       /* layers behind the last that guess ahead */
     uint32_t window_period; /* gemma4: every so many-th layer has no window; 0 = 6 */
+    uint32_t n_embd_layer;  /* gemma4: of each token and layer an embedding of its own; 0 = none */
+    uint32_t n_shared_kv;   /* gemma4: the last so many layers read another's keys and values */
     uint32_t head_dim_window, n_head_kv_window; /* gemma4: of layers with one; 0 = as the others */
     float logit_softcap;                        /* gemma4; 0 = none */
     bool no_qk_norm;   /* where the architecture leaves open whether q and k are normed */

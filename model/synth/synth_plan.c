@@ -173,6 +173,14 @@ static void add_gemma4(struct sl_synth_plan *p, const struct sl_synth_config *c,
     add_norm(p, n, "post_attention_norm.weight", i);
     add_norm(p, n, "post_ffw_norm.weight", i);
     add_norm(p, 1, "layer_output_scale.weight", i);
+    if (c->n_embd_layer) {
+        uint64_t own = c->n_embd_layer;
+        float share = 1 / sqrtf(2.0f * (float)c->n_layer);
+        enum sl_dtype dtype = pick(&c->ffn, l);
+        add(p, dtype, SL_FILL_RANDOM, 1 / sqrtf((float)n), n, own, 0, "inp_gate.weight", i);
+        add(p, dtype, SL_FILL_RANDOM, share / sqrtf((float)own), own, n, 0, "proj.weight", i);
+        add_norm(p, n, "post_norm.weight", i);
+    }
     if (!sl_synth_has_experts(c, l))
         return;
     add_norm(p, n, "post_ffw_norm_1.weight", i);
@@ -266,8 +274,10 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
         add(p, attn, SL_FILL_RANDOM, in, n, gated + kv + v, 0, "attn_qkv.weight", i);
     } else {
         add(p, attn, SL_FILL_RANDOM, in, n, gated, 0, "attn_q.weight", i);
-        add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_k.weight", i);
-        if (!(traits & SL_SYNTH_GEMMA4) || sl_synth_has_window(c, l))
+        bool keeps = l + c->n_shared_kv < c->n_layer;
+        if (keeps)
+            add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_k.weight", i);
+        if (keeps && (!(traits & SL_SYNTH_GEMMA4) || sl_synth_has_window(c, l)))
             add(p, attn, SL_FILL_RANDOM, in, n, v, 0, "attn_v.weight", i);
     }
     if (parts & SL_SYNTH_GATE)
@@ -286,7 +296,8 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
     if (traits & (SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_QK_NORM_ROW) && !c->no_qk_norm) {
         bool row = traits & SL_SYNTH_QK_NORM_ROW;
         add_norm(p, row ? q : head_dim, "attn_q_norm.weight", i);
-        add_norm(p, row ? kv : head_dim, "attn_k_norm.weight", i);
+        if (l + c->n_shared_kv < c->n_layer)
+            add_norm(p, row ? kv : head_dim, "attn_k_norm.weight", i);
     }
     if (traits & SL_SYNTH_OUT_BIAS)
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f * share, n, 0, 0, "attn_output.bias", i);
@@ -446,6 +457,8 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"sections", c->sections, 0, parts & SL_SYNTH_MAY_SECTIONS ? 1 : 0},
         {"fused-experts", c->fused_experts, 0, !(traits & SL_SYNTH_EXPERT_BIAS)},
         {"window-kv-heads", c->n_head_kv_window, 0, own_window || parts & SL_SYNTH_MIMO ? 1024 : 0},
+        {"layer-embd", c->n_embd_layer, 0, own_window ? 4096 : 0},
+        {"shared-kv", c->n_shared_kv, 0, own_window ? c->n_layer - 1 : 0},
         {"beside", c->beside, 0, parts & SL_SYNTH_GROK ? 1 : 0},
         {"window-head-dim", c->head_dim_window, 0, own_window ? 1024 : 0},
         {"window-period", c->window_period, 0, own_window || pattern ? 1024 : 0},
@@ -533,6 +546,13 @@ enum sl_status sl_synth_plan(const struct sl_synth_config *c, struct sl_synth_pl
     if (!c->tied)
         add(p, c->output, SL_FILL_SUCCESSOR, 1 / sqrtf((float)n), n, c->n_vocab, 0, "output.weight",
             -1);
+    if (c->n_embd_layer) {
+        uint64_t all = (uint64_t)c->n_embd_layer * c->n_layer;
+        add(p, c->embd, SL_FILL_RANDOM, 1 / sqrtf((float)c->n_embd_layer), all, c->n_vocab, 0,
+            "per_layer_token_embd.weight", -1);
+        add(p, pick(&c->ffn, 0), SL_FILL_RANDOM, 1, n, all, 0, "per_layer_model_proj.weight", -1);
+        add_norm(p, c->n_embd_layer, "per_layer_proj_norm.weight", -1);
+    }
     if (sl_synth_parts(c->arch) & SL_SYNTH_PHI) {
         uint64_t half = sl_synth_rot(c) / 2;
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, n, 0, 0, "output_norm.bias", -1);

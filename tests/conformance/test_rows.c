@@ -1,4 +1,5 @@
-/* sl_op_gate_heads, sl_op_temper, sl_op_center, sl_op_clamp, sl_op_limited_glu, sl_op_bias */
+/* sl_op_gate_heads, sl_op_temper, sl_op_center, sl_op_clamp, sl_op_limited_glu, sl_op_bias,
+ * sl_op_gelu_rows */
 #include "tests/conformance/conformance.h"
 
 #include <math.h>
@@ -204,6 +205,61 @@ static void bias(void) {
         }
 }
 
+static void run_gelu_rows(struct sl_device *d, const void *ctx, void *out) {
+    const struct rows_case *c = ctx;
+    size_t bytes = (size_t)c->n_tok * c->n * sizeof(float);
+    float *gate = conf_put(d, c->gate, bytes), *y = c->per_head ? gate : conf_put(d, NULL, bytes);
+    conf_ok(sl_op_gelu_rows(
+        d, &(struct sl_op_gelu_rows){
+               .gate = gate,
+               .up = conf_put(d, c->x, (size_t)2 * c->n_tok * c->span * sizeof(float)),
+               .rows = c->pos ? conf_put(d, c->pos, c->n_tok * sizeof *c->pos) : NULL,
+               .y = y,
+               .n_tok = c->n_tok,
+               .n = c->n,
+               .stride_up = c->span}));
+    conf_get(d, out, y, bytes);
+}
+
+/* The other factor is a part of wider rows, in order or picked. */
+static void gelu_rows(void) {
+    if (lacks(SL_OP_gelu_rows))
+        return;
+    for (size_t i = 0; i < CONF_COUNT(sizes); i++)
+        for (uint32_t kind = 0; kind < 4; kind++) {
+            uint32_t n = sizes[i], n_tok = n > 200 ? 2 : 9, stride = n + kind * 5;
+            size_t all = (size_t)n_tok * n, wide = (size_t)2 * n_tok * stride;
+            struct sl_rng rng = {n * 4 + kind};
+            float *gate = conf_host(all * sizeof *gate), *up = conf_host(wide * sizeof *up);
+            float *y = conf_host(all * sizeof *y);
+            int32_t rows[9];
+            conf_fill(&rng, CONF_PLAIN, gate, all);
+            conf_fill(&rng, CONF_PLAIN, up, wide);
+            for (size_t j = 0; j < all; j++)
+                gate[j] *= 3;
+            for (uint32_t t = 0; t < n_tok; t++)
+                rows[t] = (int32_t)(kind & 2 ? (t * 7 + 3) % (2 * n_tok) : t);
+            struct rows_case c = {.x = up,
+                                  .gate = gate,
+                                  .pos = kind & 2 ? rows : NULL,
+                                  .n_tok = n_tok,
+                                  .n = n,
+                                  .span = stride,
+                                  .per_head = kind & 1};
+            char what[64];
+            snprintf(what, sizeof what, "%u rows of %u, kind %u", n_tok, n, kind);
+            conf_tolerance(1e-6f);
+            conf_case(what, run_gelu_rows, &c, CONF_F32, all, y);
+            for (size_t j = 0; j < all && !conf_same_bits(); j++) {
+                double g = gate[j];
+                double u = up[(size_t)rows[j / n] * stride + j % n];
+                double ref = 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u;
+                double tol = fabs(ref) * 0x1p-19 + fabs(u) * 0x1p-40;
+                conf_near(what, &y[j], &ref, &tol, 1);
+            }
+        }
+}
+
 static void run_glu(struct sl_device *d, const void *ctx, void *out) {
     const struct rows_case *c = ctx;
     size_t bytes = c->n * sizeof(float);
@@ -241,10 +297,8 @@ static void limited_glu(void) {
 }
 
 int main(int argc, char **argv) {
-    static const struct conf_test tests[] = {{"gate_heads", gate_heads},
-                                             {"temper", temper},
-                                             {"center, clamp", center_and_clamp},
-                                             {"limited_glu", limited_glu},
-                                             {"bias", bias}};
+    static const struct conf_test tests[] = {
+        {"gate_heads", gate_heads},   {"temper", temper}, {"center, clamp", center_and_clamp},
+        {"limited_glu", limited_glu}, {"bias", bias},     {"gelu_rows", gelu_rows}};
     return conf_main(argc, argv, "rows", &limits, tests, CONF_COUNT(tests));
 }

@@ -494,6 +494,21 @@ static void joined_latents(void **state) {
     compare_all(&(struct subject){.name = "joined latents", .config = &c});
 }
 
+/* Embeddings of layers, some of which read the keys and values of others. */
+static void layers_with_embeddings(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("gemma4");
+    c.n_layer = 6;
+    c.window = 24;
+    c.window_period = 2;
+    c.rope_base_window = 10000;
+    c.n_embd_layer = 32;
+    c.n_shared_kv = 3;
+    c.n_expert = 9;
+    c.n_expert_used = 3;
+    compare_all(&(struct subject){.name = "layers with embeddings", .config = &c});
+}
+
 /* Heads of two sizes, values that are keys, norms behind parts, a dense part beside the experts. */
 static void parts_with_norms(void **state) {
     (void)state;
@@ -571,6 +586,7 @@ int main(void) {
         cmocka_unit_test(latents),
         cmocka_unit_test(joined_latents),
         cmocka_unit_test(parts_with_norms),
+        cmocka_unit_test(layers_with_embeddings),
         cmocka_unit_test(chunks),
         cmocka_unit_test(routers_first),
         cmocka_unit_test(side_by_side),

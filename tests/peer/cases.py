@@ -229,6 +229,17 @@ CASES = [
      [(4, 4500)]),
     ("smallthinker q4_K", f"--arch smallthinker -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 3 --window 4096 "
      "--ctx 16384", 5e-3, LONG),
+    # E2B and E4B: embeddings of layers, shared keys and values.
+    ("gemma4 f32, small", f"--arch gemma4 {F32} --experts 0 --top-k 0 --layers 8 --window 40 --window-period 2 "
+     "--layer-embd 32 --shared-kv 4 --window-head-dim 32 --window-rope-base 10000 --softcap 30",
+     True, LONG),
+    ("gemma4 f32, small, gqa 3, odd", f"--arch gemma4 {F32} --experts 0 --top-k 0 --layers 7 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 64 --window-head-dim 48 --window 33 --window-period 3 --layer-embd 40 --shared-kv 4 "
+     "--ff 224 --window-rope-base 5000 --softcap 20", True, LONG),
+    ("gemma4 f32, embeddings of layers alone, experts", f"--arch gemma4 {F32} --experts 7 --top-k 3 --layers 4 --window 40 --window-period 2 --layer-embd 24 "
+     "--window-rope-base 10000 --softcap 30", True, LONG),
+    ("gemma4 q4_K, small", f"--arch gemma4 -t Q4_K --experts 0 --top-k 0 --layers 8 --window 40 --window-period 2 "
+     "--layer-embd 256 --shared-kv 4 --window-head-dim 32 --window-rope-base 10000 --softcap 30", 5e-3, LONG),
     ("maple f32", f"--arch maple {F32} {MOE} --layers 5 --window 48", True, LONG),
     ("maple f32, gqa 3, odd", f"--arch maple {F32} --experts 11 --top-k 4 --layers 5 --embd 192 --heads 6 --kv-heads 2 "
      "--head-dim 48 --expert-ff 96 --window 33 --window-period 3 --window-rope-base 10000", True, LONG),

@@ -621,6 +621,7 @@ RUN(center, R(x), R(y))
 RUN(clamp, R(x))
 RUN(limited_glu, R(gate), R(up), R(y))
 RUN(bias, R(x), R(b))
+RUN(gelu_rows, R(gate), R(up), R(rows), R(y))
 RUN(gather_rows, R(x), R(rows), R(y))
 RUN(block_max, R(x), R(max), R(at), R(sum), R(inv_t), c->source->stats.n_maxima += a.n_tok)
 
