@@ -280,7 +280,7 @@ static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *conf
 void sl_cuda_caps(const struct sl_cuda *c, struct sl_device_caps *caps) {
     caps->graphs = caps->moe_placed = caps->mailbox = true;
     caps->moe_bias = caps->swiglu_clamped = caps->geglu = caps->extra_args = true;
-    caps->swiglu_limited = caps->swiglu_cut = caps->reglu = caps->sigmoid_topk = true;
+    caps->swiglu_limited = caps->reglu = caps->sigmoid_topk = true;
     sl_cuda_ops_caps(c, caps);
 }
 
