@@ -301,7 +301,7 @@ static void progress_reports_and_cancels(void **state) {
 
 static void rope_frequencies(void **state) {
     (void)state;
-    struct sl_rope_spec hp = {.n_rot = 64, .base = 10000, .scale = 1};
+    struct sl_rope_spec hp = {.n_rot = 64, .base = 10000, .scale = 1, .yarn_attn = 1};
     float f[32], mscale;
     sl_rope_inv_freq(&hp, NULL, f, &mscale);
     assert_true(mscale == 1);
