@@ -32,6 +32,6 @@ static enum sl_status open_number(const struct sl_device_options *options, uint3
 
 const struct sl_backend sl_vulkan_backend = {.name = "vulkan",
                                              .devices = "GPUs with a driver for Vulkan 1.3",
-                                             .named_only = true,
+                                             .hidden = true,
                                              .enumerate = enumerate,
                                              .open = open_number};
