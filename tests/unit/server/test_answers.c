@@ -199,7 +199,7 @@ static void test_stop_strings(void **state) {
         }
         reply_free(&r);
     }
-    assert_true(wait_for(&engine->n_canceled, 2, 1000)); /* 1000 tokens were asked for */
+    assert_true(wait_for(&engine->n_canceled, 2, 30000)); /* 1000 tokens were asked for */
 }
 
 static void test_logprobs_and_n(void **state) {
