@@ -35,11 +35,13 @@ test-routing: $(B)/sluice $(ROUTES_BIN)
 	$(TAP) "tests/replay/synth_routing.py $(B)/sluice $(ROUTES_BIN)"
 
 # Under TSan: what has threads, or is called from several. These programs start none, or only plan.
-NO_THREADS := $(addprefix test_,answer_forms answer_grammar answer_parts device_stages disk_demand expert_fetch expert_probe \
-  expert_window fields formats frame hosts layer_run math memory memory_budget memory_fit prediction_score prefetch_trial \
-  prefix_tree prompt_shares read_depth read_pace read_plan reader sampler sampler_blocks sampler_select session_states setup \
+NO_THREADS := $(addprefix test_,answer_forms answer_grammar answer_parts device_stages disk_demand dry expert_fetch \
+  expert_probe expert_window fields formats frame hosts layer_run math memory memory_budget memory_fit prediction_score \
+  prefetch_trial prefix_tree prompt_shares read_depth read_pace read_plan reader sampler sampler_blocks sampler_select session_states setup \
   slab slot_reads splitter stage_message step stop synth wire)
-TSAN_UNIT := $(filter-out $(foreach t,$(NO_THREADS),$(B)/tests/unit/%/$(t)),$(filter $(foreach l,\
+# ... and those whose threads meet as in others: test_device_pipeline has the same with other layers.
+THREADS_ALIKE := test_device_delta
+TSAN_UNIT := $(filter-out $(foreach t,$(NO_THREADS) $(THREADS_ALIKE),$(B)/tests/unit/%/$(t)),$(filter $(foreach l,\
   engine server backends streaming net,$(B)/tests/unit/$(l)/%),$(UNIT_BIN)))
 .PHONY: tsan-programs test-tsan
 # Of the faults what cancels and quits while others work; `make fault MODE=tsan` runs all, which takes minutes.

@@ -304,7 +304,12 @@ static void compare_all(struct subject *s) {
                                 .measure = b % 2};
             check(s, &t, &want);
         }
-    n_models++;
+    if (UNDER_ASAN && n_models++ % 2) { /* the rest with every other model */
+        free_outcome(&want);
+        close_subject(s);
+        return;
+    }
+    n_models += !UNDER_ASAN;
     /* Cold, and warm with the heat that it leaves. */
     char heat[] = "/tmp/sluice-test-XXXXXX";
     assert_non_null(mkdtemp(heat));
