@@ -620,6 +620,8 @@ struct sl_device_caps {
     bool graphs;                      /* sl_device_record() */
     bool moe_placed;                  /* sl_op_moe takes placed */
     bool moe_bias;                    /* ... and biases */
+    bool moe_as_host;                 /* ... and, where all three types are quantised, gives the
+                                      bits of the host's CPU */
     bool swiglu_clamped;              /* ... and computes SL_SWIGLU_CLAMPED too */
     bool router_groups;               /* sl_op_router chooses by groups */
     bool geglu;                       /* ... and SL_GEGLU */

@@ -114,6 +114,11 @@ static void print_tiers(const struct sl_bench_test *t) {
            100 * ratio(c->late + c->misses, asked), ratio(c->link_read_bytes, tokens) * 1e-6,
            ratio(c->link_up_bytes, tokens) * 1e-6, ratio(c->link_down_bytes, tokens) * 1e-6,
            c->promotions, c->demotions, c->early, c->early_used);
+    if (c->lane_experts)
+        printf("%s CPU lane: %.1f %% of the experts in host memory were computed there, at %.1f "
+               "GB/s\n",
+               t->name, 100 * ratio(c->lane_experts, c->host_hits),
+               ratio(c->lane_bytes, c->lane_ns));
 }
 
 static void print_experts(const struct sl_bench *b, const struct sl_bench_test *t) {
@@ -237,6 +242,9 @@ static void put_experts(const struct sl_bench *b, const struct sl_bench_test *t,
     put_n(j, "expert_demotions", c->demotions);
     put_n(j, "expert_early", c->early);
     put_n(j, "expert_early_used", c->early_used);
+    put_n(j, "lane_experts", c->lane_experts);
+    put_n(j, "lane_bytes", c->lane_bytes);
+    put_n(j, "lane_ns", c->lane_ns);
     put_n(j, "link_up_bytes", c->link_up_bytes);
     put_n(j, "link_down_bytes", c->link_down_bytes);
     put_n(j, "link_read_bytes", c->link_read_bytes);

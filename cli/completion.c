@@ -12,6 +12,7 @@ static const struct {
     {"--kv-type", "f16 q8_0"},
     {"--experts", "auto resident streamed"},
     {"--io", "auto uring pread buffered uring-buffered pread-buffered"},
+    {"--cpu-lane", "auto on off"},
     {"--look-ahead", "on off"},
     {"--warm-up", "on off"},
     {"--overflow", "on off"},

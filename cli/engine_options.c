@@ -45,6 +45,12 @@ static const struct choice ios[] = {
 };
 static const struct choice on_off[] = {{"on", 1, false}, {"off", 0, false}};
 
+static const struct choice lanes[] = {
+    {"off", SL_LANE_OFF, false},
+    {"auto", SL_LANE_AUTO, false},
+    {"on", SL_LANE_ON, false},
+};
+
 /* sluice/heat/ in the folder `cache` of `base`, if that is there and the name is not too long. */
 static const char *heat_below(struct sl_engine_options *o, const char *base, const char *cache) {
     static const char heat[] = "/sluice/heat/";
@@ -201,6 +207,14 @@ static bool apply_gpu(const char *command, const struct sl_engine_options *o,
         !sl_engine_options_gpu(command, o, reserve, "--vram-reserve-mib") ||
         !sl_engine_options_gpu(command, o, o->overflow, "--overflow"))
         return false;
+    if (!sl_engine_options_gpu(command, o, o->cpu_lane && strcmp(o->cpu_lane, "off") != 0,
+                               "--cpu-lane") ||
+        !sl_engine_options_gpu(command, o, o->cpu_lane_threads, "--cpu-lane-threads"))
+        return false;
+    if (o->cpu_lane_threads > SL_DEVICE_MAX_THREADS)
+        return sl_usage_error(command, "--cpu-lane-threads is %u: must be 1 to %u",
+                              o->cpu_lane_threads, SL_DEVICE_MAX_THREADS) == 0;
+    config->lane_threads = o->cpu_lane_threads;
     config->split = o->split;
     config->vram_reserve_bytes = reserve ? (uint64_t)o->vram_reserve_mib << 20 : 0;
     return apply_vram(command, o->vram, config) &&
@@ -260,7 +274,9 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
         ahead ? choose(command, "--warm-up", o->warm_up, on_off, SL_COUNTOF(on_off)) : NULL;
     const struct choice *overflow =
         warm ? choose(command, "--overflow", o->overflow, on_off, SL_COUNTOF(on_off)) : NULL;
-    if (!overflow)
+    const struct choice *lane =
+        overflow ? choose(command, "--cpu-lane", o->cpu_lane, lanes, SL_COUNTOF(lanes)) : NULL;
+    if (!lane)
         return false;
     config->device = o->device ? o->device : "auto";
     if (!apply_gpu(command, o, config) || !check_isa(command, config->cpu_isa, o->device))
@@ -274,6 +290,7 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
     config->no_lookahead = !ahead->value;
     config->no_warm_up = !warm->value;
     config->no_overflow = !overflow->value;
+    config->lane = (enum sl_lane)lane->value;
     if (!o->heat_file)
         config->heat_file = default_heat(o);
     else

@@ -10,9 +10,10 @@
 
 struct sl_engine_options {
     uint64_t ram_bytes; /* UINT64_MAX = not given */
-    const char *device, *experts, *io, *heat_file, *look_ahead, *warm_up, *overflow;
+    const char *device, *experts, *io, *heat_file, *look_ahead, *warm_up, *overflow, *cpu_lane;
     const char *split, *vram, *kv_type;
     uint32_t vram_reserve_mib; /* UINT32_MAX = not given */
+    uint32_t cpu_lane_threads; /* 0 = not given */
     struct sl_arg_list mirrors;
     const char *workers, *spares, *key_file;
     uint32_t worker_wait_s;
@@ -63,6 +64,21 @@ const char *sl_engine_options_help(const char *option);
          &(o)->overflow,                                                                           \
          "on: experts that a GPU has no room for stay in pinned host memory, within its\n"         \
          "reach; off: refuse such a model (default on)",                                           \
+         false},                                                                                   \
+        {SL_ARG_STRING,                                                                            \
+         0,                                                                                        \
+         "--cpu-lane",                                                                             \
+         "ON",                                                                                     \
+         &(o)->cpu_lane,                                                                           \
+         "on: the CPU computes some of the experts that a GPU has no room for, while the GPU\n"    \
+         "computes the others; the answer is the same; auto: where it can; off (default off)",     \
+         false},                                                                                   \
+        {SL_ARG_U32,                                                                               \
+         0,                                                                                        \
+         "--cpu-lane-threads",                                                                     \
+         "N",                                                                                      \
+         &(o)->cpu_lane_threads,                                                                   \
+         "threads for that (default: as many as --threads)",                                       \
          false},                                                                                   \
         {SL_ARG_BYTES,                                                                             \
          0,                                                                                        \

@@ -4,13 +4,13 @@
 
 /* ---- speeds ---- */
 
-/* How fast a stage's device and its link are; of one that computes in RAM, which no link is before,
- * RAM. */
+/* How fast a stage's device and its link are, with what the CPU computes beside it; of one that
+ * computes in RAM, which no link is before, RAM. */
 static struct sl_device_bandwidth rates_of(const struct sl_memory_plan *p, uint32_t stage) {
     const struct sl_plan_stage *s = &p->stages[stage];
     if (!s->discrete)
         return (struct sl_device_bandwidth){p->hosts[s->host].ram_bytes_per_s, INFINITY};
-    return (struct sl_device_bandwidth){s->memory_bytes_per_s, s->link_bytes_per_s};
+    return (struct sl_device_bandwidth){s->memory_bytes_per_s, sl_stage_link_rate(p, stage)};
 }
 
 /* One sequence passes all devices one after the other; what each takes goes by its layers. */
@@ -158,8 +158,9 @@ static void print_host_rates(FILE *out, const struct sl_plan_report *r) {
         fprintf(out, ", disk %.2f GB/s%s", host->disk_bytes_per_s * 1e-9,
                 r->disk_given ? " (given)" : "");
     if (r->gpu.memory > 0)
-        fprintf(out, ", device %.0f GB/s, its link %.1f GB/s%s", r->gpu.memory * 1e-9,
-                r->gpu.link * 1e-9, r->gpu_given ? " (given)" : "");
+        fprintf(out, ", device %.0f GB/s, its link %s%.1f GB/s%s", r->gpu.memory * 1e-9,
+                p->stages[0].lane ? "and the CPU beside it " : "", r->gpu.link * 1e-9,
+                r->gpu_given ? " (given)" : "");
     fprintf(out, "; %s\n", r->device);
 }
 

@@ -403,6 +403,7 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
         memcpy(s->device, p->stages[i].device, sizeof s->device);
         memcpy(s->id, p->stages[i].id, sizeof s->id);
         s->discrete = p->stages[i].discrete;
+        out->lane |= p->stages[i].lane;
         s->first_layer = p->stages[i].first_layer;
         s->n_layer = p->stages[i].n_layer;
         s->n_slots = p->stages[i].n_slots;

@@ -26,6 +26,7 @@ struct sl_engine_info {
     uint64_t weight_bytes, kv_bytes, activation_bytes;
     bool discrete;               /* the device has memory of its own */
     bool streaming;              /* routed experts pass through slots */
+    bool lane;                   /* the CPU computes experts beside the device */
     uint32_t n_slots, n_experts; /* in all layers; no slots where all are resident */
     uint32_t n_device_slots;     /* in the memory of a discrete device */
     /* The devices that the layers are divided over, in their order. */

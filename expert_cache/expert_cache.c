@@ -321,22 +321,38 @@ static float bid(struct sl_cache *c, struct sl_expert_id id, enum sl_prefetch ki
     return kind == SL_PREFETCH_WARMUP ? FLT_MIN : PREFETCH_PROBABILITY / d;
 }
 
-/* Makes sure of a free slot for a fill that nobody waits for. */
-static bool room_for(struct sl_cache *c, struct pool *p, struct sl_expert_id id,
-                     enum sl_prefetch kind) {
+/* Is there a slot for a fill that nobody waits for? *out_victim: the one to empty; SL_SLOT_NONE:
+ * one is free. */
+static bool has_room(struct sl_cache *c, struct pool *p, struct sl_expert_id id,
+                     enum sl_prefetch kind, uint32_t *out_victim) {
     bool full = kind == SL_PREFETCH_MOVE ? 2 * p->n_speculative >= p->n_slots
                                          : p->n_speculative + c->k >= p->n_slots;
+    *out_victim = SL_SLOT_NONE;
     if (full)
         return false;
-    c->evicted.layer = LAYER_GONE;
     if (p->n_free > 0)
         return true;
     float score;
-    uint32_t victim = find_victim(c, p, &score);
-    if (victim == SL_SLOT_NONE || score >= bid(c, id, kind))
+    *out_victim = find_victim(c, p, &score);
+    return *out_victim != SL_SLOT_NONE && score < bid(c, id, kind);
+}
+
+/* Makes sure of one. */
+static bool room_for(struct sl_cache *c, struct pool *p, struct sl_expert_id id,
+                     enum sl_prefetch kind) {
+    uint32_t victim;
+    if (!has_room(c, p, id, kind, &victim))
         return false;
-    evict(c, victim);
+    c->evicted.layer = LAYER_GONE;
+    if (victim != SL_SLOT_NONE)
+        evict(c, victim);
     return true;
+}
+
+bool sl_cache_would_prefetch(struct sl_cache *c, enum sl_prefetch kind, struct sl_expert_id id) {
+    uint32_t victim;
+    return c->slot_of[expert_at(c, id)] == SL_SLOT_NONE &&
+           has_room(c, pool_of(c, id.layer), id, kind, &victim);
 }
 
 uint32_t sl_cache_prefetch(struct sl_cache *c, enum sl_prefetch kind, const struct sl_expert_id *id,

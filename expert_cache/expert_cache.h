@@ -164,6 +164,9 @@ uint32_t sl_cache_prefetch(struct sl_cache *cache, enum sl_prefetch kind,
                            const struct sl_expert_id *id, uint32_t n, uint64_t now_ns,
                            struct sl_fill *out_fill);
 
+/* Would a prefetch of that kind start a fill of this expert now? */
+bool sl_cache_would_prefetch(struct sl_cache *cache, enum sl_prefetch kind, struct sl_expert_id id);
+
 /* The end of a started fill: SL_OK publishes the slot, an error does not and tells all leases. */
 void sl_cache_filled(struct sl_cache *cache, struct sl_lease lease, enum sl_status result,
                      uint64_t now_ns);

@@ -63,7 +63,7 @@ function sample(text) {
     demand: stall('demand'), late: stall('late'), slot: stall('slot'),
     running: v('sessions_running'), waiting: v('sessions_waiting'), parked: v('sessions_parked'),
     pages: v('kv_pages'), used: v('kv_pages_used'), kept: v('kv_pages_cached'), warmups: v('expert_warmups_left'),
-    up: v('link_bytes_total{how="up"}'), down: v('link_bytes_total{how="down"}'), inPlace: v('link_bytes_total{how="in place"}'),
+    lane: v('cpu_lane_bytes_total'), up: v('link_bytes_total{how="up"}'), down: v('link_bytes_total{how="down"}'), inPlace: v('link_bytes_total{how="in place"}'),
     stages: stages(m), workers: workersOf(m), reused: v('prefix_hit_tokens_total'), rss: m.get('process_resident_memory_bytes') || 0,
   };
 }
@@ -224,7 +224,7 @@ function showLink() {
   $('v-link').textContent = perSecond(speed);
   $('v-link-of').textContent = linkPeak ? `of ${perSecond(linkPeak)}, the highest that this page has seen` : '';
   meter('m-link', linkPeak ? speed / linkPeak : 0, `Link: ${perSecond(speed)}`);
-  $('v-link-more').textContent = `copied up ${perSecond(up)} · copied down ${perSecond(down)} · read in place ${perSecond(inPlace)}`;
+  $('v-link-more').textContent = `copied up ${perSecond(up)} · copied down ${perSecond(down)} · read in place ${perSecond(inPlace)}${now.lane ? ` · left to the CPU ${perSecond(grown('lane', was, now) / passed)}` : ''}`;
 }
 
 const DOING = { prefill: 'reading its prompt', decode: 'generating', parked: 'paused by its reader' };

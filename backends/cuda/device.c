@@ -279,7 +279,8 @@ static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *conf
 
 void sl_cuda_caps(const struct sl_cuda *c, struct sl_device_caps *caps) {
     caps->graphs = caps->moe_placed = caps->mailbox = true;
-    caps->moe_bias = caps->swiglu_clamped = caps->geglu = caps->extra_args = true;
+    caps->moe_bias = caps->moe_as_host = caps->swiglu_clamped = caps->geglu = caps->extra_args =
+        true;
     caps->swiglu_limited = caps->reglu = caps->sigmoid_topk = true;
     sl_cuda_ops_caps(c, caps);
 }

@@ -270,6 +270,11 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
     }
 }
 
+void sl_fetch_feed_lane(struct sl_fetch *f, const struct sl_lane_io *io) {
+    if (f->tiers)
+        sl_tiers_feed_lane(f->tiers, io);
+}
+
 void sl_fetch_poll(struct sl_fetch *f) {
     refill(f);
     take(f);

@@ -70,6 +70,11 @@ void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_f
 enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl_op_moe *op,
                             const struct sl_fetch_abort *give_up, uint32_t *out_n_failed,
                             struct sl_err *err) SL_MUST_CHECK;
+struct sl_lane_io;
+/* The rows of the layer that has begun are generated ones and come to the host, too, whose CPU may
+ * compute some of their experts (host_lane.h). NULL: it computes none. Without effect where there
+ * is no such lane. */
+void sl_fetch_feed_lane(struct sl_fetch *f, const struct sl_lane_io *io);
 /* Gives the disk more to do if there is more; what has ended may stay unseen until somebody needs
  * it. Never blocks. */
 void sl_fetch_poll(struct sl_fetch *f);

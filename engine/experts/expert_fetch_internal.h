@@ -101,6 +101,8 @@ void sl_fetch_stalled(struct sl_fetch *f, enum sl_stall_cause cause, uint64_t st
 /* expert_seen.c: the trace; not called without one. */
 void sl_fetch_trace_call(struct sl_fetch *f, uint64_t start_ns, uint32_t n_experts,
                          uint32_t n_pairs);
+void sl_fetch_trace_lane(struct sl_fetch *f, uint64_t start_ns, uint32_t n_experts,
+                         uint32_t n_pairs);
 void sl_fetch_trace_layer(struct sl_fetch *f);
 
 /* expert_pace.c. May the reads that are about to be started wait for the layer's first wait? */

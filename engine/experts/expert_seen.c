@@ -44,11 +44,21 @@ void sl_fetch_stalled(struct sl_fetch *f, enum sl_stall_cause cause, uint64_t st
     trace_queue(f, now);
 }
 
-void sl_fetch_trace_call(struct sl_fetch *f, uint64_t start_ns, uint32_t n_experts,
-                         uint32_t n_pairs) {
-    sl_timeline_span(f->timeline, "experts", start_ns, sl_fetch_now(f),
+static void trace_experts(struct sl_fetch *f, const char *what, uint64_t start_ns,
+                          uint32_t n_experts, uint32_t n_pairs) {
+    sl_timeline_span(f->timeline, what, start_ns, sl_fetch_now(f),
                      (const struct sl_timeline_arg[SL_TIMELINE_ARGS]){{"experts", n_experts},
                                                                       {"pairs", n_pairs}});
+}
+
+void sl_fetch_trace_call(struct sl_fetch *f, uint64_t start_ns, uint32_t n_experts,
+                         uint32_t n_pairs) {
+    trace_experts(f, "experts", start_ns, n_experts, n_pairs);
+}
+
+void sl_fetch_trace_lane(struct sl_fetch *f, uint64_t start_ns, uint32_t n_experts,
+                         uint32_t n_pairs) {
+    trace_experts(f, "experts on the CPU", start_ns, n_experts, n_pairs);
 }
 
 void sl_fetch_trace_layer(struct sl_fetch *f) {

@@ -5,6 +5,7 @@
 #include "engine/experts/expert_speed.h"
 #include "engine/experts/expert_tiers.h"
 #include "engine/experts/heat_store.h"
+#include "engine/experts/host_lane.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -187,6 +188,19 @@ static uint64_t heat_fingerprint(const struct sl_model *model, const struct sl_m
                         : what[0];
 }
 
+static enum sl_status create_lane(const struct sl_memory_plan *plan,
+                                  const struct sl_expert_layout *layout,
+                                  struct sl_host_lane **out_lane, struct sl_err *err) {
+    const struct sl_engine_config *c = &plan->config;
+    return sl_host_lane_create(
+        &(struct sl_host_lane_config){.n_threads = plan->lane_threads,
+                                      .isa = c->cpu_isa,
+                                      .limits = sl_host_lane_limits(&plan->limits, layout->k),
+                                      .forced = c->lane_forced,
+                                      .percent = c->lane_percent},
+        out_lane, err);
+}
+
 enum sl_status sl_store_create(const struct sl_model *model, const struct sl_memory_plan *plan,
                                struct sl_device *dev, const struct sl_store_heat *known,
                                struct sl_timeline *timeline, struct sl_store **out_store,
@@ -212,11 +226,15 @@ enum sl_status sl_store_create(const struct sl_model *model, const struct sl_mem
                                                        .no_lookahead = c->no_lookahead,
                                                        .timeline = timeline},
                              &s->fetch, err);
+    struct sl_host_lane *lane = NULL;
+    if (st == SL_OK && plan->lane_rows)
+        st = create_lane(plan, &s->layout, &lane, err);
     if (st == SL_OK && plan->reads_back)
         st = sl_tiers_create(s->fetch,
                              &(struct sl_tiers_config){
                                  .dev = dev,
                                  .max_rows = c->batch_tokens,
+                                 .lane = lane,
                                  .class_slots = plan->discrete ? plan->device_class_slots : NULL},
                              err);
     if (st == SL_OK && c->heat_file && keeps_file(plan))

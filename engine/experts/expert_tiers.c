@@ -107,9 +107,13 @@ enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config 
                                struct sl_err *err) {
     const struct sl_expert_layout *l = f->layout;
     struct sl_tiers *t = calloc(1, sizeof *t);
-    if (!t)
+    if (!t) {
+        struct sl_host_lane *lane = config->lane;
+        sl_host_lane_destroy(&lane);
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the table of device slots");
+    }
     t->dev = config->dev;
+    t->lane = config->lane;
     t->layout = l;
     t->heat = f->heat;
     t->host = f->cache;
@@ -158,6 +162,7 @@ void sl_tiers_destroy(struct sl_tiers **pt) {
     sl_buffer_pool_release(&t->hosts.pool);
     sl_device_free(t->dev, &t->dev_args);
     free(t->args);
+    sl_host_lane_destroy(&t->lane);
     sl_buffer_pool_release(&t->slots.pool);
     if (t->cache)
         sl_cache_destroy(&t->cache);
@@ -171,6 +176,10 @@ void sl_tiers_destroy(struct sl_tiers **pt) {
     free(t->window.slots);
     free(t);
     *pt = NULL;
+}
+
+const struct sl_host_lane *sl_tiers_lane(const struct sl_tiers *t) {
+    return t->lane;
 }
 
 /* ---- where experts are ---- */

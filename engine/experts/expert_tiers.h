@@ -28,12 +28,15 @@
 #include "expert_cache/expert_cache.h"
 
 struct sl_fetch;
+struct sl_host_lane;
+struct sl_lane_io;
 struct sl_tiers;
 
 struct sl_tiers_config {
     struct sl_device *dev;       /* all are borrowed until destroy */
     const uint32_t *class_slots; /* [n_class] on the device; NULL: integrated */
     uint32_t max_rows;           /* of one step */
+    struct sl_host_lane *lane;   /* taken over, also on a failure; NULL: there is none */
 };
 
 struct sl_tiers_stats {
@@ -72,6 +75,11 @@ bool sl_tiers_has(const struct sl_tiers *t, struct sl_expert_id id);
 /* The layer's ids have been read back, so all before has run: gives leases back, and leases what of
  * the wanted is on the device, which is then wanted no more. */
 void sl_tiers_begin(struct sl_fetch *f);
+/* The rows of the layer that has begun are generated ones, and come to the host too. NULL: the host
+ * computes none of its experts. */
+void sl_tiers_feed_lane(struct sl_tiers *t, const struct sl_lane_io *io);
+/* NULL: there is none. */
+const struct sl_host_lane *sl_tiers_lane(const struct sl_tiers *t);
 /* Are experts on the device leased and not yet computed? */
 bool sl_tiers_pending(const struct sl_tiers *t);
 /* Computes what is leased on the device, and the first n of what the fetch holds, which is ready in

@@ -8,6 +8,7 @@
 #include "engine/experts/expert_slots.h"
 #include "engine/experts/expert_tiers.h"
 #include "engine/experts/expert_window.h"
+#include "engine/experts/host_lane.h"
 
 #define SL_TIERS_NO_SLOT UINT32_MAX
 
@@ -85,6 +86,7 @@ struct sl_tiers {
      * the device's memory. */
     void *args;
     struct sl_buffer *dev_args;
+    struct sl_host_lane *lane; /* NULL: none */
     struct sl_tiers_stats stats;
 };
 

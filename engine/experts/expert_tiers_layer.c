@@ -374,8 +374,119 @@ static void abandon(struct sl_fetch *f, enum sl_status why) {
     memset(f->run.in_call, 0, f->layout->n_expert);
 }
 
+/* ---- the host's lane ---- */
+
+void sl_tiers_feed_lane(struct sl_tiers *t, const struct sl_lane_io *io) {
+    if (!t->lane)
+        return;
+    t->lane->fed = io != NULL;
+    if (io)
+        t->lane->io = *io;
+}
+
+/* What has been copied early is on the device, and what is hot enough moves there for good. */
+static bool may_stay(struct sl_fetch *f, const struct sl_held *h) {
+    struct sl_tiers *t = f->tiers;
+    return !sl_window_find(&t->window, h->id) &&
+           !sl_cache_would_prefetch(t->cache, SL_PREFETCH_MOVE, h->id);
+}
+
+/* Moves those of the first n held experts that the lane takes to the end of them, the coldest of
+ * those that may stay in host memory; returns their number. */
+static uint32_t choose_lane(struct sl_fetch *f, uint32_t n) {
+    struct sl_tiers *t = f->tiers;
+    uint32_t first = n, n_early = 0;
+    for (uint32_t i = 0; i < first;) {
+        if (may_stay(f, &f->run.held[i]))
+            sl_layer_run_swap(&f->run, i, --first);
+        else
+            n_early += sl_window_find(&t->window, f->run.held[i++].id) != NULL;
+    }
+    uint64_t bytes = f->layout->layers[f->run.layer].expert_bytes;
+    uint32_t n_lane =
+        sl_lane_split_choose(&t->lane->split, n - first, bytes, (first - n_early) * bytes);
+    const float *heat = sl_heat_layer(t->heat, f->run.layer);
+    for (uint32_t left = n; left > n - n_lane; left--) {
+        uint32_t coldest = first;
+        for (uint32_t i = first + 1; i < left; i++)
+            if (heat[f->run.held[i].id.expert] < heat[f->run.held[coldest].id.expert])
+                coldest = i;
+        sl_layer_run_swap(&f->run, coldest, left - 1);
+    }
+    return n_lane;
+}
+
+/* Computes the first n held experts on the host. */
+static enum sl_status run_lane(struct sl_fetch *f, uint32_t n, const struct sl_op_moe *op) {
+    struct sl_tiers *t = f->tiers;
+    struct sl_op_moe own = *op;
+    uint64_t start = sl_fetch_now(f);
+    for (uint32_t i = 0; i < n; i++) {
+        struct sl_expert_id id = f->run.held[i].id;
+        const uint8_t *slot = sl_slots_at(f->slots, f->run.held[i].lease.slot);
+        f->refs[id.expert] = (struct sl_expert_ref){
+            .gate = slot + sl_expert_layout_place(t->layout, id.layer, id.expert, 0),
+            .up = slot + sl_expert_layout_place(t->layout, id.layer, id.expert, 1),
+            .down = slot + sl_expert_layout_place(t->layout, id.layer, id.expert, 2),
+        };
+    }
+    own.ids = f->run.rows.ids;
+    own.refs = f->refs;
+    own.device_refs = NULL;
+    own.placed = NULL;
+    own.overlap = NULL;
+    own.n_pairs = sl_layer_run_list(&f->run, n);
+    own.pairs = f->run.pairs;
+    enum sl_status st = SL_OK;
+    if (own.n_pairs)
+        st = sl_host_lane_run(t->lane, t->dev, &own, n,
+                              n * f->layout->layers[f->run.layer].expert_bytes);
+    if (f->timeline)
+        sl_fetch_trace_lane(f, start, n, own.n_pairs);
+    for (uint32_t i = 0; i < n; i++)
+        sl_cache_release(f->cache, &f->run.held[i].lease, 1);
+    sl_layer_run_ran(&f->run, n);
+    return st;
+}
+
+/* How long did the layer's copies take? Waited for only now and then: nothing else could begin
+ * before they have ended, but it could be enqueued. */
+static enum sl_status time_copies(struct sl_fetch *f, sl_point up, uint64_t bytes,
+                                  uint64_t start_ns) {
+    struct sl_tiers *t = f->tiers;
+    struct sl_lane_split *split = &t->lane->split;
+    enum sl_status st = sl_device_passed(t->dev, SL_QUEUE_UP, up);
+    if (st == SL_OK) {
+        sl_lane_split_had_linked(split, bytes, sl_fetch_now(f) - start_ns);
+    } else if (st == SL_AGAIN && sl_lane_split_wants_time(split)) {
+        SL_TRY(sl_device_await(t->dev, SL_QUEUE_UP, up));
+        sl_lane_split_linked(split, bytes, sl_fetch_now(f) - start_ns);
+    } else if (st != SL_AGAIN) {
+        return st;
+    }
+    return SL_OK;
+}
+
+/* The host computes its share while the device computes and copies the other. */
+static enum sl_status run_both(struct sl_fetch *f, uint32_t n, uint32_t n_lane,
+                               struct sl_op_moe *op) {
+    struct sl_tiers *t = f->tiers;
+    uint64_t start = sl_fetch_now(f), copied = t->stats.link_up_bytes;
+    sl_point up = 0;
+    if (n > n_lane || t->n_hits)
+        SL_TRY(run_groups(f, n - n_lane, op));
+    copied = t->stats.link_up_bytes - copied;
+    if (copied)
+        SL_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, &up));
+    if (n_lane)
+        SL_TRY(run_lane(f, n_lane, op));
+    bool looks = n_lane || sl_lane_split_wants_time(&t->lane->split);
+    return copied && looks ? time_copies(f, up, copied, start) : SL_OK;
+}
+
 enum sl_status sl_tiers_call(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) {
-    enum sl_status st = run_groups(f, n, op);
+    bool lane = f->tiers->lane && f->tiers->lane->fed && f->tiers->cache && !has_prompt(f);
+    enum sl_status st = lane ? run_both(f, n, choose_lane(f, n), op) : run_groups(f, n, op);
     if (st != SL_OK)
         abandon(f, st);
     return st;

@@ -172,6 +172,8 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
     if (st != SL_OK)
         goto fail;
     st = init_ropes(f, config->model, config->weights, err);
+    if (st == SL_OK)
+        st = sl_forward_lane_init(f, config->model, config->weights, err);
     if (st != SL_OK)
         goto fail;
     *out_forward = f;
@@ -194,6 +196,7 @@ void sl_forward_destroy(struct sl_forward **pf) {
     free(f->row_failed);
     free(f->out_failed);
     free(f->tables);
+    free(f->lane_biases);
     sl_forward_unmap_host(f);
     free(f);
     *pf = NULL;

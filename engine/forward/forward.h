@@ -118,5 +118,7 @@ uint64_t sl_forward_activation_bytes(const struct sl_model *model,
 uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan);
 /* Where results must be read back. */
 uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan);
+/* What the CPU lane needs of the layers in host memory, beside its scratch. */
+uint64_t sl_forward_lane_bytes(const struct sl_model *model);
 
 #endif

@@ -36,6 +36,15 @@ static uint64_t sent_bytes(const struct sl_hparams *hp, const struct sl_memory_p
                                  hp->n_embd * sizeof(float);
 }
 
+/* Rows that the host's lane reads, and those that it computes. */
+static uint64_t lane_x_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    return (uint64_t)p->lane_rows * hp->n_embd * sizeof(float);
+}
+static uint64_t lane_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    uint64_t bytes = lane_x_bytes(hp, p) * (1 + hp->n_expert_used);
+    return (bytes + 63) & ~(uint64_t)63;
+}
+
 /* Sequence numbers that the slice before cannot send. */
 static uint64_t released_bytes(const struct sl_memory_plan *p) {
     return p->stage ? (SL_MAX_STAGES * sizeof(uint32_t) + 63) & ~(uint64_t)63 : 0;
@@ -43,7 +52,7 @@ static uint64_t released_bytes(const struct sl_memory_plan *p) {
 
 uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
     uint64_t bytes = sl_plan_micro_batches(p) * logits_bytes(hp, p) + ids_bytes(hp, p) +
-                     released_bytes(p) + sent_bytes(hp, p);
+                     released_bytes(p) + lane_bytes(hp, p) + sent_bytes(hp, p);
     return (bytes + SL_IO_BLOCK_BYTES - 1) / SL_IO_BLOCK_BYTES * SL_IO_BLOCK_BYTES;
 }
 
@@ -72,8 +81,13 @@ enum sl_status sl_forward_map_host(struct sl_forward *f, bool send_by_host, stru
         for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
             atomic_init(&f->host_released[i], 0);
     }
+    char *lane = released + released_bytes(f->plan);
+    if (f->plan->lane_rows) {
+        f->host_x = (float *)(void *)lane;
+        f->host_pair_y = (float *)(void *)(lane + lane_x_bytes(f->hp, f->plan));
+    }
     if (send_by_host && !f->plan->n_logit_rows)
-        f->host_sent = (float *)(void *)(released + released_bytes(f->plan));
+        f->host_sent = (float *)(void *)(lane + lane_bytes(f->hp, f->plan));
     return SL_OK;
 }
 

@@ -1,4 +1,5 @@
 /* The feed-forward part that is a router, the experts it chooses, and their sum. */
+#include "engine/experts/host_lane.h"
 #include "engine/forward/forward_internal.h"
 #include "engine/forward/op_asker.h"
 
@@ -245,7 +246,7 @@ static struct sl_op_moe moe_op(const struct sl_forward *f, uint32_t layer,
                                const struct sl_rows *r) {
     const struct sl_hparams *hp = f->hp;
     const struct sl_layer_weights *w = &f->layers[layer];
-    return (struct sl_op_moe){.x = w->spec->experts.early ? f->a.early_h : f->a.h,
+    return (struct sl_op_moe){.x = sl_forward_expert_rows(f, layer),
                               .ids = sl_forward_ids(f, layer),
                               .pair_y = f->a.pair_y,
                               .gate_dtype = w->expert_gate,
@@ -271,6 +272,7 @@ enum sl_status sl_forward_fetch(struct sl_forward *f, const struct sl_rows *r,
     sl_fetch_begin(f->fetch, f->layers[where->layer].routed_layer,
                    &(struct sl_fetch_rows){chosen, r->n, r->n_decode, r->failed,
                                            next_prompt_rows(f, r, where)});
+    sl_forward_feed_lane(f, where->layer, r);
     enum sl_status st = look_ahead(f, r, where);
     if (!shared && f->prediction &&
         sl_fetch_is_reading(f->fetch)) /* the disk should know at once */
@@ -341,6 +343,7 @@ static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
     if (f->resident) {
         st = resident_experts(f, r, where);
     } else {
+        SL_FORWARD_TRY("copying the experts' rows", sl_forward_send_rows(f, where->layer, r));
         if (f->plan->reads_back)
             SL_FORWARD_TRY("reading the router's choice",
                            sl_forward_read_ids(f, where->layer, r->n, &chosen));
@@ -417,6 +420,7 @@ static void bind_experts(struct sl_binder *b, const struct sl_layer *in,
     out->expert_gate = m[0].t->dtype;
     out->expert_up = m[1].t->dtype;
     out->expert_down = m[2].t->dtype;
+    out->lane = !sl_host_lane_refuses(in);
     if (!b->refs)
         return; /* they are streamed */
     for (uint32_t i = 0; i < SL_EXPERT_MATRICES; i++)

@@ -55,6 +55,7 @@ static enum sl_status compute_part(struct sl_forward *f, uint32_t from, uint32_t
     st = sl_forward_route(f, &r, where);
     if (st != SL_OK)
         return st;
+    SL_FORWARD_TRY("copying the experts' rows", sl_forward_send_rows(f, to, &r));
     SL_FORWARD_TRY("reading the router's choice", sl_forward_send_ids(f, to, r.n));
     uint32_t n_predictions = sl_forward_can_predict(f, to, f->prediction);
     for (uint32_t i = 0; i < n_predictions; i++) {

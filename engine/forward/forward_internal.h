@@ -31,6 +31,8 @@ struct sl_layer_weights {
     const struct sl_expert_ref *experts; /* [n_expert], host memory; NULL: they are streamed */
     uint32_t routed_layer;               /* SL_NO_ROUTED_LAYER: a dense FFN */
     uint64_t expert_bytes;
+    bool lane;                                  /* the host's lane may compute its experts */
+    const float *lane_bias[SL_EXPERT_MATRICES]; /* in host memory; NULL: none */
     struct sl_weight shared_gate, shared_up, shared_down, shared_router;
     const float *attn_post_norm, *ffn_post_norm, *shared_post_norm, *experts_post_norm;
     const float *experts_norm, *router_norm; /* of their inputs, where not ffn_norm */
@@ -130,7 +132,12 @@ struct sl_forward {
     uint32_t *host_ids;       /* [n_layer, B, k], as expert_ids */
     uint32_t *host_prediction; /* [n_layer, SL_FETCH_PREDICTIONS, A, k] what early routers chose in
                                   each */
-    float *host_sent;          /* as sent, if the next slice reads it from host memory; else NULL */
+    /* For experts that the host computes beside the device (engine/experts/host_lane.h); NULL: it
+     * computes none. */
+    float *host_x;      /* [SL_LANE_ROWS, n_embd] a layer's rows as its experts read them */
+    void *lane_biases;  /* of all layers */
+    float *host_pair_y; /* [SL_LANE_ROWS * k, n_embd] */
+    float *host_sent;   /* as sent, if the next slice reads it from host memory; else NULL */
     _Atomic uint32_t *host_released; /* [micro-batches] sequence numbers that will not arrive */
     const uint32_t *released;        /* the same as the device sees it */
     struct sl_forward *next;         /* the slice that it hands rows to by ops; NULL: it does not */
@@ -181,6 +188,11 @@ static inline enum sl_status sl_forward_copy_back(struct sl_forward *f, void *ho
 /* Of one micro-batch of what comes from the slice before. */
 static inline uint32_t sl_forward_received_elems(const struct sl_hparams *hp) {
     return SL_FORWARD_GRAPHS * hp->n_embd;
+}
+
+/* Where the experts of a layer find their rows. */
+static inline const float *sl_forward_expert_rows(const struct sl_forward *f, uint32_t layer) {
+    return f->layers[layer].spec->experts.early ? f->a.early_h : f->a.h;
 }
 
 /* Is this a step of few generated rows, and nothing else? */
@@ -308,6 +320,16 @@ void sl_forward_expect_ids(struct sl_forward *f, uint32_t layer, uint32_t n);
 enum sl_status sl_forward_send_ids(struct sl_forward *f, uint32_t layer, uint32_t n) SL_MUST_CHECK;
 enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
                                     const uint32_t **out_ids) SL_MUST_CHECK;
+/* forward_lane.c: copies biases from the device; nothing to do without a lane. */
+enum sl_status sl_forward_lane_init(struct sl_forward *f, const struct sl_model *model,
+                                    const struct sl_weights *weights,
+                                    struct sl_err *err) SL_MUST_CHECK;
+/* Are the experts' rows of the layer wanted by the host? Enqueues the copy if they are; after the
+ * router, before its ids are sent. Then gives the lane what it needs of the layer, which has begun.
+ */
+enum sl_status sl_forward_send_rows(struct sl_forward *f, uint32_t layer,
+                                    const struct sl_rows *r) SL_MUST_CHECK;
+void sl_forward_feed_lane(struct sl_forward *f, uint32_t layer, const struct sl_rows *r);
 /* The same for what early routers chose in a layer: before they are enqueued; enqueues the copy;
  * reads what has come, if it has soon, and has it fetched, once a layer. */
 void sl_forward_expect_prediction(struct sl_forward *f, uint32_t layer, uint32_t n);

@@ -3,6 +3,7 @@
 #include "common/cpus.h"
 #include "common/stack.h"
 #include "engine/observe/expert_map.h"
+#include "engine/experts/host_lane.h"
 #include "engine/forward/forward.h"
 #include "engine/forward/layer_kind.h"
 #include "engine/stage/joint_heat.h"
@@ -307,7 +308,7 @@ static void plan_fixed(const struct subject *s, struct sl_memory_plan *p) {
     const struct sl_device *dev = s->dev;
     p->activation_bytes = sl_forward_activation_bytes(s->model, p);
     p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) + dev->caps.held_bytes : 0;
-    p->host_bytes = sl_forward_host_bytes(hp, p);
+    p->host_bytes = sl_forward_host_bytes(hp, p) + p->lane_bytes;
     p->pinned_bytes = p->reads_back ? sl_forward_pinned_bytes(hp, p) : 0;
     if (p->remote)
         p->host_bytes += answering_bytes(&s->whole->hp, p);
@@ -345,9 +346,47 @@ uint64_t sl_plan_name_least(uint64_t bytes) {
 }
 
 /* The plan with the experts in slots. */
+/* Why the host's CPU cannot compute experts beside this device; NULL: it can. */
+static const char *why_no_lane(const struct subject *s, const struct sl_memory_plan *p) {
+    if (!p->discrete)
+        return "the device computes in host memory";
+    if (p->remote)
+        return "the device is another machine's";
+    if (!s->dev->caps.moe_as_host)
+        return "experts have other bits on the device";
+    const char *why = NULL;
+    for (uint32_t i = 0; i < s->model->hp.n_layer; i++) {
+        if (!sl_model_layer_is_moe(s->model, i))
+            continue;
+        const char *refused = sl_host_lane_refuses(&s->model->layers[i]);
+        if (!refused)
+            return NULL; /* the others are the device's alone */
+        why = refused;
+    }
+    return why;
+}
+
+/* Beside each of several devices of this machine there is one, which has a part of the CPUs. */
+static void plan_lane(const struct subject *s, struct sl_memory_plan *p) {
+    const struct sl_engine_config *c = &p->config;
+    p->lane_why_not = c->lane == SL_LANE_OFF ? NULL : why_no_lane(s, p);
+    if (c->lane == SL_LANE_OFF || p->lane_why_not)
+        return;
+    uint32_t n = c->lane_threads ? c->lane_threads : p->n_threads;
+    p->lane_threads = n > p->n_stages ? n / p->n_stages : 1;
+    p->lane_rows = c->batch_tokens < SL_LANE_ROWS ? c->batch_tokens : SL_LANE_ROWS;
+    struct sl_device_limits limits = sl_host_lane_limits(&p->limits, s->model->hp.n_expert_used);
+    p->lane_bytes = sl_host_lane_bytes(&limits, p->lane_threads) + sl_forward_lane_bytes(s->model);
+}
+
 static enum sl_status plan_streaming(const struct subject *s, const struct sl_expert_layout *l,
                                      struct sl_memory_plan *p, struct sl_err *err) {
     p->streaming = true;
+    plan_lane(s, p);
+    if (p->config.lane == SL_LANE_ON && !p->lane_rows)
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "the CPU cannot compute experts beside %s: %s (--cpu-lane auto or off)",
+                       s->dev ? s->dev->caps.name : "this device", p->lane_why_not);
     enum sl_status st = plan_weights(s, false, &p->weight_bytes, err);
     plan_fixed(s, p);
     return st == SL_OK ? sl_plan_slots(l, p, err) : st;
@@ -529,7 +568,8 @@ static void add_stage_rows(struct sl_memory_plan *p, const struct sl_model *m,
     add_row(p, "activations", there, p->activation_bytes, "%u rows a step, %u rows of logits",
             c->batch_tokens, p->n_logit_rows);
     add_row(p, "kernel scratch", there, p->scratch_bytes, "%s", dev ? dev->caps.name : "");
-    add_row(p, "read back", SL_MEMORY_PINNED, p->pinned_bytes, "logits and chosen experts");
+    add_row(p, "read back", SL_MEMORY_PINNED, p->pinned_bytes, "logits and chosen experts%s",
+            p->lane_rows ? ", the CPU lane's rows" : "");
     for (uint32_t i = 0; i < p->n_rows && p->n_stages > 1; i++)
         p->rows[i].stage = p->stage + 1;
 }
@@ -542,8 +582,10 @@ static void add_process_rows(struct sl_memory_plan *p) {
     add_row(p, "prefix files", SL_MEMORY_HOST, p->prefix_disk_bytes,
             "list and buffers for %.1f MiB on disk", (double)c->cache_disk_bytes / 0x1p20);
     add_row(p, "host tables", SL_MEMORY_HOST,
-            p->host_bytes - p->prefix_disk_bytes - p->prefix_ram_bytes,
+            p->host_bytes - p->prefix_disk_bytes - p->prefix_ram_bytes - p->lane_bytes,
             "step tables, the sampler, the trace");
+    add_row(p, "CPU lane", SL_MEMORY_HOST, p->lane_bytes, "%u thread%s that compute experts too",
+            p->lane_threads, p->lane_threads == 1 ? "" : "s");
     add_row(p, "sessions", SL_MEMORY_HOST, p->session_bytes,
             "tokens of %u running and %u waiting requests", c->parallel, c->queue_max);
     uint64_t named = 0;
@@ -579,6 +621,7 @@ static void describe_stage(const struct sl_hparams *hp, const struct sl_device *
     *s = (struct sl_plan_stage){.first_layer = hp->first_layer,
                                 .n_layer = hp->n_layer,
                                 .streaming = p->streaming,
+                                .lane = p->lane_rows != 0,
                                 .n_device_slots = p->n_device_slots,
                                 .n_slots = p->n_slots,
                                 .n_experts = p->n_experts,

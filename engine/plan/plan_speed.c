@@ -229,6 +229,14 @@ enum sl_status sl_plan_stage_speeds(const struct sl_model *model, const struct s
     return st;
 }
 
+double sl_stage_link_rate(const struct sl_memory_plan *p, uint32_t stage) {
+    const struct sl_plan_stage *s = &p->stages[stage];
+    double ram = p->hosts[s->host].ram_bytes_per_s;
+    if (!s->discrete)
+        return INFINITY;
+    return s->link_bytes_per_s + (s->lane && s->link_bytes_per_s > 0 && ram > 0 ? ram : 0);
+}
+
 /* Seconds for so many bytes; INFINITY where the speed is not known. */
 static double seconds(double bytes, double bytes_per_s) {
     return bytes <= 0 ? 0 : bytes_per_s > 0 ? bytes / bytes_per_s : INFINITY;
@@ -249,7 +257,7 @@ static struct stage_seconds stage_seconds(const struct sl_memory_plan *p, uint32
                                       0, disk};
     return (struct stage_seconds){
         seconds(dense + s->device_share * routed, stage->memory_bytes_per_s),
-        seconds((1 - s->device_share) * routed, stage->link_bytes_per_s), disk};
+        seconds((1 - s->device_share) * routed, sl_stage_link_rate(p, i)), disk};
 }
 
 struct sl_ceilings sl_ceilings_hosts(const struct sl_memory_plan *plan,

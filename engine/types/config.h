@@ -110,6 +110,13 @@ enum sl_experts_where {
     SL_EXPERTS_STREAMED, /* through the expert cache, also when they would fit */
 };
 
+/* Whether the host's CPU computes experts beside a discrete device (engine/experts/host_lane.h). */
+enum sl_lane {
+    SL_LANE_AUTO, /* where it can, as far as it pays */
+    SL_LANE_ON,   /* the same; refused where it cannot */
+    SL_LANE_OFF,
+};
+
 /* The kind of memory that a line of the plan takes. All but SL_MEMORY_DEVICE counts against the
  * host's budget. */
 enum sl_memory_kind {
@@ -201,6 +208,12 @@ struct sl_engine_config {
      * budgets above, or `remote`'s. Borrowed until create returns. */
     const struct sl_host_config *hosts; /* [n_hosts] */
     uint32_t n_hosts, host_of[SL_MAX_STAGES];
+
+    enum sl_lane lane;
+    uint32_t lane_threads; /* 0 = n_threads */
+    bool lane_forced; /* for tests: it gets lane_percent of the experts in host memory, whatever
+                         that costs */
+    uint32_t lane_percent;
 
     /* Streaming. */
     enum sl_experts_io io;

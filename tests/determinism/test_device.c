@@ -37,6 +37,8 @@ struct setting {
     bool warm;
     bool measure;      /* how fast the disk is, between two of the runs and before the text */
     const char *split; /* over card.n_cards of them */
+    uint32_t lane;     /* card.lane: percent of the experts in host memory that the CPU gets; 0 = as
+                          it finds best */
     bool greedy;       /* all of the requests, and without log-probabilities */
 };
 
@@ -177,6 +179,8 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
                                  .batch_tokens = s->batch,
                                  .io = SL_EXPERTS_IO_PREAD,
                                  .no_warm_up = !s->warm,
+                                 .lane_forced = s->lane != 0,
+                                 .lane_percent = s->lane,
                                  .device_source = s->cpu ? NULL : &source.source};
     memset(out, 0, sizeof *out);
     if (s->cpu)
@@ -397,6 +401,92 @@ static void other_shapes(void **state) {
         free_outcome(&plain);
         close_model(&m);
     }
+}
+
+static uint64_t lane_experts(void) {
+    return (uint64_t)sl_metric(lane_experts_total);
+}
+
+/* The CPU computes none, some or all of the experts that the card lacks. */
+static void lane(void **state) {
+    (void)state;
+    static const uint32_t shares[] = {25, 50, 100, 0};
+    uint64_t some = 0;
+    for (uint32_t i = 0; i < 12; i++) {
+        struct setting s = {.where = SL_EXPERTS_STREAMED,
+                            .device_percent = i % 3 ? 25 : 0,
+                            .host_percent = i % 2 ? 100 : 30,
+                            .parallel = i % 4 < 2 ? 1 : 8,
+                            .batch = i % 3 ? 64 : 150,
+                            .card = {.lane = true,
+                                     .eager_copies = i % 2,
+                                     .no_graphs = i == 5,
+                                     .no_placed = i == 7,
+                                     .mailbox = i % 3 == 1},
+                            .lane = shares[i / 3],
+                            .warm = i == 4};
+        struct outcome have;
+        uint64_t before = lane_experts();
+        check(model.model, &s, &want, &have);
+        uint64_t n = lane_experts() - before;
+        some += n;
+        assert_true(n > 0 || !s.lane);
+        if (s.lane == 100 && s.device_percent) {
+            uint64_t up_bytes = have.tiers.up_bytes;
+            s.card.lane = false;
+            check(model.model, &s, &want, &have);
+            assert_true(up_bytes < have.tiers.up_bytes);
+        }
+    }
+    print_message("%llu experts were computed by the CPU\n", (unsigned long long)some);
+}
+
+/* With shared experts, weights on inputs, rows of their own before a norm; and over two cards. */
+static void lane_shapes(void **state) {
+    (void)state;
+    static const char *const archs[] = {"qwen2moe", "deepseek2",    "gemma4",
+                                        "llama4",   "smallthinker", "gpt-oss"};
+    for (uint32_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        struct sl_synth_config c = small(archs[i]);
+        struct test_model m;
+        struct outcome plain, have;
+        if (i == 0)
+            c.n_ff_shared = 256;
+        if (i == 1)
+            c.n_ff_shared = c.n_ff_expert;
+        if (i == 2)
+            c.window_period = 2, c.window = 24, c.head_dim_window = 64, c.logit_softcap = 30;
+        if (i == 3)
+            c.n_expert_used = 1, c.n_expert_used_odd = 0;
+        open_model(&m, &c);
+        run_setting(m.model, &(struct setting){.cpu = true, .parallel = 2, .batch = 64}, &plain);
+        for (uint32_t k = 0; k < 2; k++) {
+            struct setting s = {.where = SL_EXPERTS_STREAMED,
+                                .device_percent = 20,
+                                .host_percent = 100,
+                                .parallel = k ? 8 : 1,
+                                .batch = 64,
+                                .card = {.lane = true, .mailbox = k},
+                                .lane = k ? 100 : 60};
+            uint64_t before = lane_experts();
+            check(m.model, &s, &plain, &have);
+            assert_true(lane_experts() > before);
+        }
+        free_outcome(&plain);
+        close_model(&m);
+    }
+    struct outcome have;
+    struct setting two = {.where = SL_EXPERTS_STREAMED,
+                          .device_percent = 25,
+                          .host_percent = 100,
+                          .parallel = 8,
+                          .batch = 64,
+                          .card = {.n_threads = 1, .n_cards = 2, .lane = true},
+                          .split = "2,2",
+                          .lane = 50};
+    uint64_t before = lane_experts();
+    check(model.model, &two, &want, &have);
+    assert_true(lane_experts() > before);
 }
 
 static void tiers(void **state) {
@@ -623,6 +713,8 @@ int main(void) {
         cmocka_unit_test(all_resident),
         cmocka_unit_test(greedy),
         cmocka_unit_test(tiers),
+        cmocka_unit_test(lane),
+        cmocka_unit_test(lane_shapes),
         cmocka_unit_test(predictions_from_disk),
         cmocka_unit_test(integrated),
         cmocka_unit_test(stages),

@@ -3,6 +3,7 @@
 #include "tests/support/card.h"
 #include "tests/unit/engine/fixture.h"
 
+#include "common/metrics.h"
 #include "engine/engine.h"
 #include "engine/schedule/schedule.h"
 #include "engine/experts/expert_tiers.h"
@@ -18,6 +19,7 @@
 
 static struct test_model model;
 static uint32_t n_cards = 1; /* that the layers are divided over */
+static bool with_lane;       /* the CPU computes experts too */
 static uint32_t faulty;      /* the one that faults hit, from 1; 0 = each */
 
 static int open_subject(void **state) {
@@ -45,7 +47,10 @@ static struct sl_engine_config config_for(struct card_source *source, bool strea
                                  .io = SL_EXPERTS_IO_PREAD,
                                  .no_warm_up = true,
                                  .device_source = &source->source,
-                                 .experts = streamed ? SL_EXPERTS_STREAMED : SL_EXPERTS_RESIDENT};
+                                 .experts = streamed ? SL_EXPERTS_STREAMED : SL_EXPERTS_RESIDENT,
+                                 .lane_forced = true,
+                                 .lane_percent = 60};
+    source->config.lane = with_lane;
     if (n_cards > 1) {
         struct sl_memory_plan p;
         c.split = "1,2";
@@ -355,6 +360,15 @@ static void refused_call_of_two(void **state) {
 }
 
 /* Copies from card to card, and rows that one hands and the other waits for. */
+static void beside_the_lane(void **state) {
+    uint64_t before = (uint64_t)sl_metric(lane_experts_total);
+    with_lane = true;
+    lost_card(state);
+    refused_call(state);
+    with_lane = false;
+    assert_true((uint64_t)sl_metric(lane_experts_total) > before + 100);
+}
+
 static void lost_between_cards(void **state) {
     (void)state;
     uint32_t n_lost = 0, n_lost_sending = 0;
@@ -375,17 +389,12 @@ int main(void) {
     alarm(ALARM_SECONDS); /* what hangs is a failure */
     sl_log_set_level(SL_LOG_ERROR + 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_device_memory),
-        cmocka_unit_test(missing_op),
-        cmocka_unit_test(small_card),
-        cmocka_unit_test(no_overflow),
-        cmocka_unit_test(lost_card),
-        cmocka_unit_test(refused_call),
-        cmocka_unit_test(no_device_memory_of_two),
-        cmocka_unit_test(lost_card_of_two),
-        cmocka_unit_test(refused_call_of_two),
-        cmocka_unit_test(lost_between_cards),
-        cmocka_unit_test(lost_before_a_measurement),
+        cmocka_unit_test(no_device_memory),   cmocka_unit_test(missing_op),
+        cmocka_unit_test(small_card),         cmocka_unit_test(no_overflow),
+        cmocka_unit_test(lost_card),          cmocka_unit_test(refused_call),
+        cmocka_unit_test(beside_the_lane),    cmocka_unit_test(no_device_memory_of_two),
+        cmocka_unit_test(lost_card_of_two),   cmocka_unit_test(refused_call_of_two),
+        cmocka_unit_test(lost_between_cards), cmocka_unit_test(lost_before_a_measurement),
     };
     return cmocka_run_group_tests(tests, open_subject, close_subject);
 }

@@ -925,6 +925,7 @@ static enum sl_status card_open(const struct sl_device_source *source, uint32_t 
     c->base.caps.mapped_host = true;
     c->base.caps.moe_placed = !s->config.no_placed;
     c->base.caps.mailbox = s->config.mailbox;
+    c->base.caps.moe_as_host = s->config.lane;
     c->base.caps.graphs = !s->config.no_graphs;
     c->base.caps.fused_ops = s->config.no_fused ? 0 : (1u << SL_FUSED_COUNT) - 1;
     c->base.caps.lacks_ops = s->config.lacks_ops;

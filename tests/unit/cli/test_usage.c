@@ -474,6 +474,9 @@ static void of_the_engine(void **state) {
     refused_with_engine("--experts here", "must be auto, resident or streamed");
     refused_with_engine("--io fast", "--io is 'fast'");
     refused_with_engine("--look-ahead maybe", "must be on or off");
+    refused_with_engine("--cpu-lane maybe", "must be off, auto or on");
+    refused_with_engine("--cpu-lane-threads 1000", "must be 1 to 256");
+    refused_with_engine("--cpu-lane on --device cpu", "means nothing with --device cpu");
     refused_with_engine("--heat-file ''", "--heat-file is empty");
     refused_with_engine("--mirror ''", "--mirror is empty");
     refused_with_engine("--device ''", "--device is empty");
