@@ -41,6 +41,7 @@ void sl_vk_close(struct sl_device *d) {
     if (v->device) {
         v->vk.DeviceWaitIdle(v->device); /* a lost device says so, and frees what there is */
         sl_vk_memory_free(v, &v->scratch);
+        sl_vk_memory_free(v, &v->grids);
         sl_vk_memory_free(v, &v->stage.m);
         sl_vk_pipelines_release(v);
         sl_vk_queues_release(v);
@@ -55,11 +56,17 @@ static enum sl_status create(struct sl_vulkan *v, struct sl_err *err) {
     const float priorities[SL_QUEUES] = {1, 1, 1};
     const char *extensions[] = {VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME,
                                 VK_EXT_MEMORY_BUDGET_EXTENSION_NAME};
-    const VkDeviceQueueCreateInfo queues = {
-        .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-        .queueFamilyIndex = v->info.family,
-        .queueCount = v->info.n_queues < SL_QUEUES ? v->info.n_queues : SL_QUEUES,
-        .pQueuePriorities = priorities};
+    bool apart = v->info.copy_family != v->info.family;
+    uint32_t n = apart ? 1 : v->info.n_queues, n_copies = v->info.n_copy_queues;
+    const VkDeviceQueueCreateInfo queues[] = {
+        {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+         .queueFamilyIndex = v->info.family,
+         .queueCount = n < SL_QUEUES ? n : SL_QUEUES,
+         .pQueuePriorities = priorities},
+        {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+         .queueFamilyIndex = v->info.copy_family,
+         .queueCount = n_copies < SL_QUEUES - 1 ? n_copies : SL_QUEUES - 1,
+         .pQueuePriorities = priorities}};
     VkPhysicalDeviceVulkan13Features f13 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES, .synchronization2 = true};
     VkPhysicalDeviceVulkan12Features f12 = {
@@ -80,8 +87,8 @@ static enum sl_status create(struct sl_vulkan *v, struct sl_err *err) {
             .shaderInt64 = true, .shaderInt16 = true, .shaderFloat64 = v->info.has_float64}};
     const VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                      .pNext = &features,
-                                     .queueCreateInfoCount = 1,
-                                     .pQueueCreateInfos = &queues,
+                                     .queueCreateInfoCount = apart ? 2 : 1,
+                                     .pQueueCreateInfos = queues,
                                      .enabledExtensionCount = v->info.has_budget ? 2 : 1,
                                      .ppEnabledExtensionNames = extensions};
     VkResult result = v->instance.CreateDevice(v->info.handle, &info, NULL, &v->device);
@@ -142,7 +149,12 @@ static enum sl_status start(struct sl_vulkan *v, const struct sl_vulkan_config *
     if (status)
         return sl_fail(err, status, "vulkan:%u: cannot allocate %u KiB of staging: %s", v->number,
                        stage_bytes >> 10, sl_status_text(status));
-    return probe(v, err);
+    SL_TRY(probe(v, err));
+    status = sl_vk_grids_init(v);
+    if (status)
+        return sl_fail(err, status, "vulkan:%u: the tables of tensor types do not load: %s",
+                       v->number, sl_status_text(status));
+    return SL_OK;
 }
 
 static void set_caps(struct sl_vulkan *v) {
@@ -157,6 +169,7 @@ static void set_caps(struct sl_vulkan *v) {
     caps->subgroup_width = v->info.subgroup_width;
     caps->shared_bytes = v->info.shared_bytes;
     caps->memory_bytes = v->info.memory_bytes;
+    caps->held_bytes = v->grids.bytes;
     caps->max_alloc_bytes = v->info.max_alloc_bytes;
     sl_vk_ops_caps(caps);
     sl_debug("vulkan:%u: %s, %s, %llu MiB, %s, memory types %u and %u for staging, buffers of at "

@@ -54,6 +54,7 @@
     X(DestroyPipelineLayout)                                                                       \
     X(CreatePipelineCache)                                                                         \
     X(DestroyPipelineCache)                                                                        \
+    X(GetPipelineCacheData)                                                                        \
     X(CreateComputePipelines)                                                                      \
     X(DestroyPipeline)
 

@@ -52,18 +52,35 @@ static void find_memory(const struct sl_vk_instance *in, struct sl_vk_info *info
         }
     }
     info->memory_bytes = most;
+    if (info->device_type != SL_VK_NONE)
+        info->device_heap = m->memoryTypes[info->device_type].heapIndex;
+    if (info->host_type != SL_VK_NONE)
+        info->host_heap = m->memoryTypes[info->host_type].heapIndex;
 }
 
+/* Queues that can do nothing but copy are the card's copy engines. */
 static void find_queues(const struct sl_vk_instance *in, struct sl_vk_info *info) {
     VkQueueFamilyProperties family[16];
     uint32_t n = 16;
     in->GetPhysicalDeviceQueueFamilyProperties(info->handle, &n, family);
-    info->family = SL_VK_NONE;
-    for (uint32_t i = 0; i < n && info->family == SL_VK_NONE; i++)
-        if (family[i].queueFlags & VK_QUEUE_COMPUTE_BIT) {
+    info->family = info->copy_family = SL_VK_NONE;
+    for (uint32_t i = 0; i < n; i++) {
+        VkQueueFlags flags = family[i].queueFlags;
+        if (flags & VK_QUEUE_COMPUTE_BIT && info->family == SL_VK_NONE) {
             info->family = i;
             info->n_queues = family[i].queueCount;
         }
+        if (flags & VK_QUEUE_TRANSFER_BIT && info->copy_family == SL_VK_NONE &&
+            !(flags & (VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT)) &&
+            !(flags & ~(VkQueueFlags)(VK_QUEUE_TRANSFER_BIT | VK_QUEUE_SPARSE_BINDING_BIT))) {
+            info->copy_family = i;
+            info->n_copy_queues = family[i].queueCount;
+        }
+    }
+    if (info->copy_family == SL_VK_NONE) {
+        info->copy_family = info->family;
+        info->n_copy_queues = info->n_queues;
+    }
 }
 
 /* Each of these is used by some shader or by the way in which memory is reached. */
@@ -132,6 +149,10 @@ static void find_properties(const struct sl_vk_instance *in, struct sl_vk_info *
     info->kind =
         type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ? SL_DEVICE_INTEGRATED : SL_DEVICE_DISCRETE;
     info->subgroup_width = p11.subgroupSize;
+    info->cache_key = (struct sl_vk_cache_key){.vendor = p.properties.vendorID,
+                                               .device = p.properties.deviceID,
+                                               .driver_version = p.properties.driverVersion};
+    memcpy(info->cache_key.uuid, p.properties.pipelineCacheUUID, sizeof info->cache_key.uuid);
     info->shared_bytes = p.properties.limits.maxComputeSharedMemorySize;
     info->max_alloc_bytes = p11.maxMemoryAllocationSize;
     if (p13.maxBufferSize && p13.maxBufferSize < info->max_alloc_bytes)

@@ -2,6 +2,7 @@
 #ifndef SL_BACKENDS_VULKAN_FIND_H
 #define SL_BACKENDS_VULKAN_FIND_H
 
+#include "backends/vulkan/cache.h"
 #include "backends/vulkan/driver.h"
 #include "backends/vulkan/vulkan.h"
 
@@ -16,12 +17,16 @@ struct sl_vk_info {
     uint64_t max_alloc_bytes;
     uint32_t device_type; /* memory type of what the device holds: DEVICE_LOCAL */
     uint32_t host_type;   /* of staging: host-visible, coherent, cached if there is one */
-    uint32_t family;      /* of queues that compute */
-    uint32_t n_queues;    /* of that family */
+    uint32_t device_heap, host_heap; /* of these types */
+    uint32_t family;                 /* of queues that compute */
+    uint32_t n_queues;               /* of that family */
+    uint32_t copy_family; /* of queues that only copy, beside the others; else the same */
+    uint32_t n_copy_queues;
     uint32_t subgroup_width, shared_bytes;
     uint64_t import_align_bytes; /* of host memory that is mapped for it */
     bool has_budget;             /* VK_EXT_memory_budget */
     bool has_float64;
+    struct sl_vk_cache_key cache_key; /* but for the kernels */
 };
 
 /* The devices that the loader shows, at most max of them. SL_ERR_UNSUPPORTED: none. */

@@ -24,7 +24,7 @@ static enum sl_status record(struct sl_vulkan *v, const struct sl_recorded_op *o
     v->recording = graph->commands;
     enum sl_status status = sl_recorded_submit(&v->base, ops, n_ops);
     v->recording = NULL;
-    sl_vk_barrier_to_host(v, graph->commands);
+    sl_vk_barrier_to_host(v, graph->commands, false);
     enum sl_status ended = sl_vk_check(v, v->vk.EndCommandBuffer(graph->commands), "recording");
     return status ? status : ended;
 }

@@ -16,6 +16,7 @@
     X(rope)                                                                                        \
     X(kv_write)                                                                                    \
     X(attention)                                                                                   \
+    X(attention_wide)                                                                              \
     X(router)                                                                                      \
     X(moe_float)                                                                                   \
     X(moe_quant)                                                                                   \
@@ -23,7 +24,22 @@
     X(glu)                                                                                         \
     X(add_gated)                                                                                   \
     X(gather_rows)                                                                                 \
-    X(block_max)
+    X(block_max)                                                                                   \
+    X(mul_sigmoid)                                                                                 \
+    X(l2_norm)                                                                                     \
+    X(conv_silu)                                                                                   \
+    X(delta_rule)                                                                                  \
+    X(head_float)                                                                                  \
+    X(head_quant)                                                                                  \
+    X(head_turned)                                                                                 \
+    X(keep)                                                                                        \
+    X(scale)                                                                                       \
+    X(gate_heads)                                                                                  \
+    X(temper)                                                                                      \
+    X(center)                                                                                      \
+    X(clamp)                                                                                       \
+    X(bias)                                                                                        \
+    X(gelu_rows)
 
 enum sl_vk_kernel {
 #define ENTRY(name) SL_VK_##name,
@@ -32,7 +48,7 @@ enum sl_vk_kernel {
         SL_VK_KERNEL_COUNT
 };
 
-/* Every vendor's cards have at least this much room for push constants. */
+/* Room for push constants: what every device has. */
 #define SL_VK_ARGS_BYTES 128u
 
 /* Rows of weights of a workgroup, and rows of input that it takes with them (shaders/product.glsl).
@@ -46,11 +62,15 @@ enum sl_vk_kernel {
  * there are 16 sums of 16, for types of 32 there are 8 of each). */
 #define SL_VK_QX_BYTES 320u
 
+/* Elements of a key of shaders/delta_rule.comp at most; its variants have 64, 128 and 256. */
+#define SL_VK_DELTA_MAX_DIM 256u
+
 struct sl_vk_probe {
     uint64_t y;
 };
+/* grid: of the type's values, for types with one (grids.c). */
 struct sl_vk_embed {
-    uint64_t w, ids, y;
+    uint64_t w, ids, y, grid;
     uint64_t row_bytes;
     uint32_t n_in, n_tok;
     float scale;
@@ -62,10 +82,10 @@ struct sl_vk_rms_norm {
 };
 struct sl_vk_quantize {
     uint64_t x, y;
-    uint32_t n_rows, n, block32;
+    uint32_t n_rows, n, block32, stride;
 };
 struct sl_vk_matmul { /* x: f32 or quantised rows */
-    uint64_t w, x, bias, y;
+    uint64_t w, x, bias, y, grid;
     uint64_t row_bytes;
     uint32_t n_in, n_out, n_tok, add;
 };
@@ -90,17 +110,19 @@ struct sl_vk_attention {
     uint32_t dims;  /* of K, and of V in the upper half */
     uint32_t stride_q, max_pages, window, chunk;
     float scale, softcap; /* the type of KV is the variant */
+    uint32_t v_width;     /* elements of a row of V: of latents those of the whole row */
 };
 struct sl_vk_router {
     uint64_t logits, bias, ids, weights, expert_scale;
     uint32_t n_tok, n_expert, k, sigmoid, softmax_topk, normalize;
     float scale;
+    uint32_t n_group, n_group_used;
 };
 /* One of an expert's matrices (which: 0 gate, 1 up, 2 down) for each listed pair; bias [n_expert,
  * n_out]. x: rows of tokens, or with by_pair of the listed pairs; y: rows of the listed pairs, or
  * with to_pair of pairs. */
 struct sl_vk_moe {
-    uint64_t x, ids, pairs, refs, bias, y;
+    uint64_t x, ids, pairs, refs, bias, y, grid;
     uint64_t row_bytes;
     uint32_t n_in, n_out, n_pairs, k, which, by_pair, to_pair;
 };
@@ -124,6 +146,73 @@ struct sl_vk_gather_rows {
 struct sl_vk_block_max {
     uint64_t x, max, at, sum, inv_t;
     uint32_t n_tok, n, n_blocks;
+};
+struct sl_vk_mul_sigmoid {
+    uint64_t gate, y;
+    uint32_t n_rows, n, stride_gate;
+};
+struct sl_vk_l2_norm {
+    uint64_t x;
+    uint32_t n_tok, n_heads, head_dim, stride;
+    float eps;
+};
+struct sl_vk_state { /* struct sl_state_view; max_pages is among the others */
+    uint64_t pages, page_bytes, page_table, slot, row_seq, row_len;
+};
+struct sl_vk_conv_silu {
+    uint64_t x, w, y;
+    struct sl_vk_state state;
+    uint32_t max_pages, n_tok, n, n_taps;
+};
+struct sl_vk_delta_rule {
+    uint64_t q, alpha, decay, dt, y;
+    uint64_t pages, page_table, slot, row_seq, row_len; /* as in struct sl_vk_state */
+    int32_t k, v, beta;                                 /* elements behind q, q and alpha */
+    uint32_t page_bytes, max_pages, n_tok;
+    uint32_t heads;      /* n_heads, and n_heads_k in the upper half */
+    uint32_t dims;       /* head_dim_k, and head_dim_v in the upper half */
+    uint32_t gates;      /* stride_gate, and gate_group in the upper half */
+    uint32_t gate_group; /* gate_group_stride, and grouped in the upper half */
+    uint32_t stride;
+    float scale;
+};
+struct sl_vk_head { /* head_float, head_quant, head_turned */
+    uint64_t w, x, y, grid, head_bytes, row_bytes;
+    uint32_t n_in, n_out, n_tok, n_heads, stride_x, stride_y;
+};
+struct sl_vk_keep {
+    uint64_t x, y;
+    uint32_t n_rows, n, stride_x, stride_y;
+};
+struct sl_vk_scale {
+    uint64_t x, by, rows, y;
+    uint32_t n_tok, n;
+    float factor, cap;
+};
+struct sl_vk_gate_heads {
+    uint64_t gate, y;
+    uint32_t n_rows, n, per_row, soft;
+};
+struct sl_vk_temper {
+    uint64_t x, pos;
+    uint32_t n_tok, n, span, offset;
+    float factor;
+};
+struct sl_vk_center {
+    uint64_t x, y;
+    uint32_t n_tok, n;
+};
+struct sl_vk_clamp {
+    uint64_t x, n;
+    float limit;
+};
+struct sl_vk_bias {
+    uint64_t x, b;
+    uint32_t n_tok, n;
+};
+struct sl_vk_gelu_rows {
+    uint64_t gate, up, rows, y;
+    uint32_t n_tok, n, stride_up;
 };
 
 #endif

@@ -24,11 +24,16 @@ static void release(struct sl_vulkan *v, struct sl_vk_memory *m) {
 
 static enum sl_status make_buffer(struct sl_vulkan *v, uint64_t bytes, const void *next,
                                   struct sl_vk_memory *m, VkMemoryRequirements *out_needs) {
+    const uint32_t families[] = {v->info.family, v->info.copy_family};
+    bool shared = families[0] != families[1];
     const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
                                      .pNext = next,
                                      .size = bytes,
                                      .usage = BUFFER_USAGE,
-                                     .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
+                                     .sharingMode = shared ? VK_SHARING_MODE_CONCURRENT
+                                                           : VK_SHARING_MODE_EXCLUSIVE,
+                                     .queueFamilyIndexCount = shared ? 2 : 0,
+                                     .pQueueFamilyIndices = families};
     SL_TRY(sl_vk_check(v, v->vk.CreateBuffer(v->device, &info, NULL, &m->buffer),
                        "creating a buffer"));
     v->vk.GetBufferMemoryRequirements(v->device, m->buffer, out_needs);
@@ -62,7 +67,7 @@ static enum sl_status allocate(struct sl_vulkan *v, uint64_t bytes, bool staging
                                        .memoryTypeIndex = type};
     SL_TRY(sl_vk_check(v, v->vk.AllocateMemory(v->device, &info, NULL, &m->memory),
                        staging ? "allocating staging memory" : "allocating device memory"));
-    m->bytes = bytes;
+    m->bytes = needs.size;
     if (staging)
         SL_TRY(sl_vk_check(
             v, v->vk.MapMemory(v->device, m->memory, 0, VK_WHOLE_SIZE, 0, (void **)&m->host),
@@ -80,9 +85,10 @@ enum sl_status sl_vk_memory_alloc(struct sl_vulkan *v, uint64_t bytes, bool stag
         release(v, &m);
         return status;
     }
-    sl_debug("vulkan:%u: %llu bytes of %s memory (type %u) at 0x%llx", v->number,
-             (unsigned long long)bytes, staging ? "staging" : "device",
-             staging ? v->info.host_type : v->info.device_type, (unsigned long long)m.addr);
+    sl_debug("vulkan:%u: %llu bytes of %s memory (type %u, heap %u) at 0x%llx", v->number,
+             (unsigned long long)m.bytes, staging ? "staging" : "device",
+             staging ? v->info.host_type : v->info.device_type,
+             staging ? v->info.host_heap : v->info.device_heap, (unsigned long long)m.addr);
     if (staging) {
         sl_count(device_pinned_bytes, (int64_t)m.bytes);
     } else {
@@ -302,7 +308,7 @@ enum sl_status sl_vk_memory_left(struct sl_device *d, uint64_t *out_free, uint64
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
         .pNext = v->info.has_budget ? &budget : NULL};
     v->instance.GetPhysicalDeviceMemoryProperties2(v->info.handle, &memory);
-    uint32_t heap = memory.memoryProperties.memoryTypes[v->info.device_type].heapIndex;
+    uint32_t heap = v->info.device_heap;
     uint64_t total = memory.memoryProperties.memoryHeaps[heap].size, may = total;
     uint64_t used = d->own_bytes;
     if (v->info.has_budget) { /* the budget counts what other programs use, the usage does not */

@@ -19,9 +19,12 @@ static inline bool sl_vk_is_block32(enum sl_dtype t) {
 static inline uint64_t sl_vk_qx_bytes(uint64_t rows, uint32_t n) {
     return rows * ((n + 255) / 256) * SL_VK_QX_BYTES;
 }
-/* Quantises rows x [n_rows, n] as weights of type t want them. */
+static inline uint64_t sl_vk_round_256(uint64_t bytes) {
+    return (bytes + 255) & ~(uint64_t)255;
+}
+/* Quantises rows x [n_rows, n], stride elements apart, as weights of type t want them. */
 enum sl_status sl_vk_quantize(struct sl_vulkan *v, enum sl_dtype t, uint64_t x, uint32_t n_rows,
-                              uint32_t n, uint64_t y) SL_MUST_CHECK;
+                              uint32_t n, uint32_t stride, uint64_t y) SL_MUST_CHECK;
 /* y = act(gate) * up, element by element; enum sl_activation. */
 enum sl_status sl_vk_glu(struct sl_vulkan *v, uint64_t gate, uint64_t up, uint64_t y, uint64_t n,
                          uint32_t activation, float limit) SL_MUST_CHECK;
@@ -42,7 +45,21 @@ enum sl_status sl_vk_glu(struct sl_vulkan *v, uint64_t gate, uint64_t up, uint64
     X(limited_glu)                                                                                 \
     X(add_gated)                                                                                   \
     X(gather_rows)                                                                                 \
-    X(block_max)
+    X(block_max)                                                                                   \
+    X(mul_sigmoid)                                                                                 \
+    X(l2_norm)                                                                                     \
+    X(conv_silu)                                                                                   \
+    X(delta_rule)                                                                                  \
+    X(head_matmul)                                                                                 \
+    X(latent_write)                                                                                \
+    X(latent_attention)                                                                            \
+    X(scale)                                                                                       \
+    X(gate_heads)                                                                                  \
+    X(temper)                                                                                      \
+    X(center)                                                                                      \
+    X(clamp)                                                                                       \
+    X(bias)                                                                                        \
+    X(gelu_rows)
 
 #define DECLARE(name)                                                                              \
     enum sl_status sl_vk_op_##name(struct sl_device *d, const struct sl_op_##name *a);

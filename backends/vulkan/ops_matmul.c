@@ -3,24 +3,24 @@
 
 #define QUANTIZE_GROUPS 4u /* of 256 elements, that a workgroup takes: shaders/quantize.comp */
 
-static uint64_t round_256(uint64_t bytes) {
-    return (bytes + 255) & ~(uint64_t)255;
-}
-
 /* Scratch of matmul: the input, quantised both ways. Of moe: the same, and for each pair gate, up
- * and the activation's output, quantised. */
+ * and the activation's output, quantised. Of head_matmul: each head's part of
+ * the rows, quantised. */
 uint64_t sl_vk_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *l) {
     (void)d;
-    uint64_t matmul = 2 * round_256(sl_vk_qx_bytes(l->max_tok, l->max_n_in));
-    uint64_t moe = 2 * round_256(sl_vk_qx_bytes(l->max_tok, l->max_n_embd)) +
-                   2 * round_256((uint64_t)l->max_pairs * l->max_n_ff * sizeof(float)) +
-                   round_256(sl_vk_qx_bytes(l->max_pairs, l->max_n_ff));
-    return matmul > moe ? matmul : moe;
+    uint64_t matmul = 2 * sl_vk_round_256(sl_vk_qx_bytes(l->max_tok, l->max_n_in));
+    uint64_t moe = 2 * sl_vk_round_256(sl_vk_qx_bytes(l->max_tok, l->max_n_embd)) +
+                   2 * sl_vk_round_256((uint64_t)l->max_pairs * l->max_n_ff * sizeof(float)) +
+                   sl_vk_round_256(sl_vk_qx_bytes(l->max_pairs, l->max_n_ff));
+    uint64_t heads =
+        sl_vk_round_256(sl_vk_qx_bytes((uint64_t)l->max_tok * l->max_heads, l->max_head_n));
+    uint64_t most = matmul > moe ? matmul : moe;
+    return most > heads ? most : heads;
 }
 
 enum sl_status sl_vk_quantize(struct sl_vulkan *v, enum sl_dtype t, uint64_t x, uint32_t n_rows,
-                              uint32_t n, uint64_t y) {
-    const struct sl_vk_quantize k = {x, y, n_rows, n, sl_vk_is_block32(t)};
+                              uint32_t n, uint32_t stride, uint64_t y) {
+    const struct sl_vk_quantize k = {x, y, n_rows, n, sl_vk_is_block32(t), stride};
     uint64_t groups = (uint64_t)n_rows * sl_vk_div_up(n, 256);
     return SL_VK_LAUNCH(v, quantize, 0, sl_vk_div_up(groups, QUANTIZE_GROUPS), k);
 }
@@ -36,13 +36,15 @@ enum sl_status sl_vk_op_matmul(struct sl_device *d, const struct sl_op_matmul *a
         bool is_float = sl_vk_is_float(o->w.dtype), b32 = sl_vk_is_block32(o->w.dtype);
         if (!is_float && !quantized[b32]) {
             quantized[b32] =
-                v->scratch.addr + (b32 ? round_256(sl_vk_qx_bytes(a->n_tok, n_in)) : 0);
-            SL_TRY(sl_vk_quantize(v, o->w.dtype, sl_vk_addr(a->x), a->n_tok, n_in, quantized[b32]));
+                v->scratch.addr + (b32 ? sl_vk_round_256(sl_vk_qx_bytes(a->n_tok, n_in)) : 0);
+            SL_TRY(sl_vk_quantize(v, o->w.dtype, sl_vk_addr(a->x), a->n_tok, n_in, n_in,
+                                  quantized[b32]));
         }
         const struct sl_vk_matmul k = {.w = sl_vk_addr(o->w.data),
                                        .x = is_float ? sl_vk_addr(a->x) : quantized[b32],
                                        .bias = sl_vk_addr(o->bias),
                                        .y = sl_vk_addr(o->y),
+                                       .grid = sl_vk_grid(v, o->w.dtype),
                                        .row_bytes = sl_dtype_row_bytes(o->w.dtype, n_in),
                                        .n_in = n_in,
                                        .n_out = o->w.n_out,
@@ -54,6 +56,54 @@ enum sl_status sl_vk_op_matmul(struct sl_device *d, const struct sl_op_matmul *a
                             (uint32_t)o->w.dtype, n, &k, sizeof k));
     }
     return SL_OK;
+}
+
+/* ---- by heads ---- */
+
+static enum sl_status keep(struct sl_vulkan *v, const struct sl_op_head_matmul *a) {
+    const struct sl_vk_keep k = {.x = sl_vk_addr(a->x + a->n_in),
+                                 .y = sl_vk_addr(a->y + a->n_out),
+                                 .n_rows = a->n_tok * a->n_heads,
+                                 .n = a->n_keep,
+                                 .stride_x = a->stride_x,
+                                 .stride_y = a->stride_y};
+    uint64_t n = (uint64_t)k.n_rows * k.n;
+    return n ? SL_VK_LAUNCH(v, keep, 0, sl_vk_div_up(n, SL_VK_ELEMS), k) : SL_OK;
+}
+
+enum sl_status sl_vk_op_head_matmul(struct sl_device *d, const struct sl_op_head_matmul *a) {
+    struct sl_vulkan *v = (struct sl_vulkan *)d;
+    bool is_float = sl_vk_is_float(a->dtype);
+    struct sl_vk_head k = {.w = sl_vk_addr(a->w),
+                           .x = sl_vk_addr(a->x),
+                           .y = sl_vk_addr(a->y),
+                           .grid = sl_vk_grid(v, a->dtype),
+                           .head_bytes = a->head_bytes,
+                           .row_bytes =
+                               sl_dtype_row_bytes(a->dtype, a->transposed ? a->n_out : a->n_in),
+                           .n_in = a->n_in,
+                           .n_out = a->n_out,
+                           .n_tok = a->n_tok,
+                           .n_heads = a->n_heads,
+                           .stride_x = a->stride_x,
+                           .stride_y = a->stride_y};
+    if (!a->n_tok)
+        return SL_OK;
+    SL_TRY(keep(v, a));
+    if (a->transposed) {
+        uint64_t units = (uint64_t)a->n_tok * a->n_heads * sl_vk_div_up(a->n_out, 16);
+        return sl_vk_launch(v, SL_VK_head_turned, (uint32_t)a->dtype, sl_vk_div_up(units, 64), &k,
+                            sizeof k);
+    }
+    if (!is_float) {
+        SL_TRY(sl_vk_quantize(v, a->dtype, k.x, a->n_tok * a->n_heads, a->n_in, a->stride_x,
+                              v->scratch.addr));
+        k.x = v->scratch.addr;
+    }
+    uint64_t n = sl_vk_div_up(a->n_out, SL_VK_PRODUCT_ROWS) * a->n_heads *
+                 sl_vk_div_up(a->n_tok, SL_VK_PRODUCT_TOK);
+    return sl_vk_launch(v, is_float ? SL_VK_head_float : SL_VK_head_quant, (uint32_t)a->dtype, n,
+                        &k, sizeof k);
 }
 
 /* ---- experts ---- */
@@ -81,11 +131,11 @@ static enum sl_status product(struct run *r, int which) {
     if (down) {
         x = is_float ? r->gate : r->h;
         if (!is_float)
-            SL_TRY(sl_vk_quantize(r->v, t, r->gate, a->n_pairs, n_in, r->h));
+            SL_TRY(sl_vk_quantize(r->v, t, r->gate, a->n_pairs, n_in, n_in, r->h));
     } else if (!is_float) {
         x = r->x[b32];
         if (!r->x_made[b32])
-            SL_TRY(sl_vk_quantize(r->v, t, sl_vk_addr(a->x), a->n_tok, n_in, x));
+            SL_TRY(sl_vk_quantize(r->v, t, sl_vk_addr(a->x), a->n_tok, n_in, n_in, x));
         r->x_made[b32] = true;
     }
     const struct sl_vk_moe k = {.x = x,
@@ -96,6 +146,7 @@ static enum sl_status product(struct run *r, int which) {
                                 .y = down          ? sl_vk_addr(a->pair_y)
                                      : which == UP ? r->up
                                                    : r->gate,
+                                .grid = sl_vk_grid(r->v, t),
                                 .row_bytes = sl_dtype_row_bytes(t, n_in),
                                 .n_in = n_in,
                                 .n_out = n_out,
@@ -112,8 +163,8 @@ static enum sl_status product(struct run *r, int which) {
 enum sl_status sl_vk_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
     struct sl_vulkan *v = (struct sl_vulkan *)d;
     struct run r = {.v = v, .a = a, .refs = sl_vk_addr(a->device_refs)};
-    uint64_t rows = round_256(sl_vk_qx_bytes(a->n_tok, a->n_embd));
-    uint64_t pairs = round_256((uint64_t)a->n_pairs * a->n_ff * sizeof(float));
+    uint64_t rows = sl_vk_round_256(sl_vk_qx_bytes(a->n_tok, a->n_embd));
+    uint64_t pairs = sl_vk_round_256((uint64_t)a->n_pairs * a->n_ff * sizeof(float));
     if (!a->n_pairs)
         return SL_OK;
     if (!r.refs)

@@ -3,19 +3,13 @@
 
 #define ROWS_OF_NORM 4u /* rows of a workgroup: shaders/rms_norm.comp */
 
-/* What shaders/types.glsl has: all but the types with grids. */
-static const enum sl_dtype weight_types[] = {
-    SL_DTYPE_F32,  SL_DTYPE_F16,    SL_DTYPE_BF16,   SL_DTYPE_Q4_0, SL_DTYPE_Q4_1, SL_DTYPE_Q5_0,
-    SL_DTYPE_Q5_1, SL_DTYPE_Q8_0,   SL_DTYPE_Q2_K,   SL_DTYPE_Q3_K, SL_DTYPE_Q4_K, SL_DTYPE_Q5_K,
-    SL_DTYPE_Q6_K, SL_DTYPE_IQ4_NL, SL_DTYPE_IQ4_XS, SL_DTYPE_MXFP4};
-
 void sl_vk_ops_caps(struct sl_device_caps *caps) {
-    for (uint32_t i = 0; i < sizeof weight_types / sizeof *weight_types; i++)
-        caps->weight_dtype[weight_types[i]] = true;
+    for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
+        caps->weight_dtype[t] = sl_dtype_info(t) != NULL;
     caps->kv_dtype[SL_DTYPE_F16] = caps->kv_dtype[SL_DTYPE_Q8_0] = true;
     caps->moe_bias = caps->swiglu_clamped = caps->geglu = true;
-    caps->swiglu_limited = caps->reglu = caps->sigmoid_topk = true;
-    caps->router_groups = false;
+    caps->swiglu_limited = caps->swiglu_cut = caps->reglu = true;
+    caps->sigmoid_topk = caps->router_groups = true;
     caps->extra_args = true;
     caps->rows_alike = true; /* one kernel for generated and prompt rows */
 }
@@ -28,6 +22,7 @@ enum sl_status sl_vk_op_embed(struct sl_device *d, const struct sl_op_embed *a) 
     const struct sl_vk_embed k = {.w = sl_vk_addr(a->w.data),
                                   .ids = sl_vk_addr(a->ids),
                                   .y = sl_vk_addr(a->y),
+                                  .grid = sl_vk_grid((struct sl_vulkan *)d, a->w.dtype),
                                   .row_bytes = sl_dtype_row_bytes(a->w.dtype, a->w.n_in),
                                   .n_in = a->w.n_in,
                                   .n_tok = a->n_tok,
@@ -77,7 +72,9 @@ enum sl_status sl_vk_op_router(struct sl_device *d, const struct sl_op_router *a
                                    .sigmoid = a->score == SL_ROUTER_SIGMOID,
                                    .softmax_topk = a->softmax_topk,
                                    .normalize = a->normalize,
-                                   .scale = a->scale};
+                                   .scale = a->scale,
+                                   .n_group = a->n_group,
+                                   .n_group_used = a->n_group_used};
     return a->n_tok ? SL_VK_LAUNCH((struct sl_vulkan *)d, router, 0, a->n_tok, k) : SL_OK;
 }
 

@@ -1,10 +1,12 @@
 /* Kernels: from the embedded SPIR-V to a launch. */
 #include "backends/vulkan/modules.h"
 #include "backends/vulkan/vulkan_internal.h"
+#include "common/crc.h"
 #include "common/log.h"
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Workgroups of one dimension of a dispatch: what every driver allows. */
@@ -33,6 +35,19 @@ FITS(glu)
 FITS(add_gated)
 FITS(gather_rows)
 FITS(block_max)
+FITS(mul_sigmoid)
+FITS(l2_norm)
+FITS(conv_silu)
+FITS(delta_rule)
+FITS(head)
+FITS(keep)
+FITS(scale)
+FITS(gate_heads)
+FITS(temper)
+FITS(center)
+FITS(clamp)
+FITS(bias)
+FITS(gelu_rows)
 #undef FITS
 
 /* The module of a kernel, in the form that suits the device's fma. */
@@ -45,6 +60,41 @@ static const struct sl_vulkan_module *module_of(enum sl_vk_kernel kernel, bool f
     return NULL;
 }
 
+static uint32_t kernels_crc(void) {
+    uint32_t crc = 0;
+    for (uint64_t i = 0; i < sl_vulkan_n_modules; i++)
+        crc = sl_crc32c(crc, sl_vulkan_modules[i].words, sl_vulkan_modules[i].bytes);
+    return crc;
+}
+
+static enum sl_status open_cache(struct sl_vulkan *v) {
+    size_t bytes = 0;
+    v->info.cache_key.kernels_crc = kernels_crc();
+    void *data = sl_vk_cache_path(&v->info.cache_key, v->cache_path)
+                     ? sl_vk_cache_read(v->cache_path, &v->info.cache_key, &bytes)
+                     : NULL;
+    const VkPipelineCacheCreateInfo info = {.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO,
+                                            .initialDataSize = data ? bytes : 0,
+                                            .pInitialData = data};
+    enum sl_status status = sl_vk_check(
+        v, v->vk.CreatePipelineCache(v->device, &info, NULL, &v->cache), "creating a cache");
+    free(data);
+    sl_debug("vulkan:%u: %zu bytes of compiled kernels read", v->number, status ? 0 : bytes);
+    return status;
+}
+
+/* What was compiled in this process goes to disk. */
+static void keep_cache(struct sl_vulkan *v) {
+    size_t bytes = 0;
+    if (!v->n_compiled || v->lost || !*v->cache_path ||
+        v->vk.GetPipelineCacheData(v->device, v->cache, &bytes, NULL) || !bytes)
+        return;
+    void *data = malloc(bytes);
+    if (data && v->vk.GetPipelineCacheData(v->device, v->cache, &bytes, data) == VK_SUCCESS)
+        sl_vk_cache_write(v->cache_path, &v->info.cache_key, data, bytes);
+    free(data);
+}
+
 enum sl_status sl_vk_pipelines_init(struct sl_vulkan *v) {
     const VkPushConstantRange range = {.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT,
                                        .size = SL_VK_ARGS_BYTES};
@@ -52,12 +102,9 @@ enum sl_status sl_vk_pipelines_init(struct sl_vulkan *v) {
                                                    VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
                                                .pushConstantRangeCount = 1,
                                                .pPushConstantRanges = &range};
-    const VkPipelineCacheCreateInfo cache = {.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
     SL_TRY(sl_vk_check(v, v->vk.CreatePipelineLayout(v->device, &layout, NULL, &v->layout),
                        "creating a pipeline layout"));
-    SL_TRY(sl_vk_check(v, v->vk.CreatePipelineCache(v->device, &cache, NULL, &v->cache),
-                       "creating a pipeline cache"));
-    return SL_OK;
+    return open_cache(v);
 }
 
 static enum sl_status load(struct sl_vulkan *v, enum sl_vk_kernel kernel) {
@@ -74,6 +121,8 @@ static enum sl_status load(struct sl_vulkan *v, enum sl_vk_kernel kernel) {
 }
 
 void sl_vk_pipelines_release(struct sl_vulkan *v) {
+    if (v->cache)
+        keep_cache(v);
     for (uint32_t k = 0; k < SL_VK_KERNEL_COUNT; k++) {
         for (uint32_t i = 0; i < SL_DTYPE_COUNT; i++)
             if (v->pipeline[k][i])
@@ -102,6 +151,7 @@ static enum sl_status make(struct sl_vulkan *v, enum sl_vk_kernel kernel, uint32
                   .pName = "main",
                   .pSpecializationInfo = &constants},
         .layout = v->layout};
+    v->n_compiled++;
     return sl_vk_check(v,
                        v->vk.CreateComputePipelines(v->device, v->cache, 1, &info, NULL,
                                                     &v->pipeline[kernel][variant]),

@@ -7,15 +7,26 @@
 /* How long one wait asks the driver to wait; after it the wait begins anew. */
 #define WAIT_NS 1000000000ull
 
-static enum sl_status queue_init(struct sl_vulkan *v, struct sl_vk_queue *q, uint32_t index) {
+/* OPS has a queue of its own where there are several; copies go to those that only copy, else to
+ * the next ones of the same family. */
+static enum sl_status queue_init(struct sl_vulkan *v, enum sl_queue which) {
+    struct sl_vk_queue *q = &v->queue[which];
+    uint32_t family = v->info.family, index = which, n = v->info.n_queues;
+    if (which != SL_QUEUE_OPS && v->info.copy_family != v->info.family) {
+        family = v->info.copy_family;
+        index = which - 1;
+        n = v->info.n_copy_queues;
+        q->copies = true;
+    }
+    index = index < n ? index : n - 1;
     const VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
                                             .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
     const VkSemaphoreCreateInfo semaphore = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
                                              .pNext = &type};
     const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                           .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
-                                          .queueFamilyIndex = v->info.family};
-    v->vk.GetDeviceQueue(v->device, v->info.family, index, &q->handle);
+                                          .queueFamilyIndex = family};
+    v->vk.GetDeviceQueue(v->device, family, index, &q->handle);
     SL_TRY(sl_vk_check(v, v->vk.CreateSemaphore(v->device, &semaphore, NULL, &q->timeline),
                        "creating a semaphore"));
     SL_TRY(sl_vk_check(v, v->vk.CreateCommandPool(v->device, &pool, NULL, &q->pool),
@@ -31,7 +42,7 @@ static enum sl_status queue_init(struct sl_vulkan *v, struct sl_vk_queue *q, uin
 
 enum sl_status sl_vk_queues_init(struct sl_vulkan *v) {
     for (uint32_t i = 0; i < SL_QUEUES; i++)
-        SL_TRY(queue_init(v, &v->queue[i], i < v->info.n_queues ? i : v->info.n_queues - 1));
+        SL_TRY(queue_init(v, (enum sl_queue)i));
     return SL_OK;
 }
 
@@ -46,11 +57,10 @@ void sl_vk_queues_release(struct sl_vulkan *v) {
     }
 }
 
-static void barrier(struct sl_vulkan *v, VkCommandBuffer commands, VkPipelineStageFlags2 to,
-                    VkAccessFlags2 reads) {
+static void barrier(struct sl_vulkan *v, VkCommandBuffer commands, VkPipelineStageFlags2 from,
+                    VkPipelineStageFlags2 to, VkAccessFlags2 reads) {
     const VkMemoryBarrier2 memory = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2,
-                                     .srcStageMask = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT |
-                                                     VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT,
+                                     .srcStageMask = from,
                                      .srcAccessMask = VK_ACCESS_2_MEMORY_WRITE_BIT,
                                      .dstStageMask = to,
                                      .dstAccessMask = reads};
@@ -60,14 +70,19 @@ static void barrier(struct sl_vulkan *v, VkCommandBuffer commands, VkPipelineSta
     v->vk.CmdPipelineBarrier2(commands, &info);
 }
 
-void sl_vk_barrier(struct sl_vulkan *v, VkCommandBuffer commands) {
-    barrier(v, commands,
-            VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT,
+/* What a queue does. */
+static VkPipelineStageFlags2 work(bool copies) {
+    return VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT |
+           (copies ? 0 : VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT);
+}
+
+void sl_vk_barrier(struct sl_vulkan *v, VkCommandBuffer commands, bool copies) {
+    barrier(v, commands, work(copies), work(copies),
             VK_ACCESS_2_MEMORY_READ_BIT | VK_ACCESS_2_MEMORY_WRITE_BIT);
 }
 
-void sl_vk_barrier_to_host(struct sl_vulkan *v, VkCommandBuffer commands) {
-    barrier(v, commands, VK_PIPELINE_STAGE_2_HOST_BIT, VK_ACCESS_2_HOST_READ_BIT);
+void sl_vk_barrier_to_host(struct sl_vulkan *v, VkCommandBuffer commands, bool copies) {
+    barrier(v, commands, work(copies), VK_PIPELINE_STAGE_2_HOST_BIT, VK_ACCESS_2_HOST_READ_BIT);
 }
 
 /* ---- filling ---- */
@@ -93,7 +108,7 @@ static enum sl_status open_commands(struct sl_vulkan *v, enum sl_queue which) {
 static enum sl_status close_commands(struct sl_vulkan *v, struct sl_vk_queue *q) {
     if (!q->open)
         return SL_OK;
-    sl_vk_barrier_to_host(v, q->open);
+    sl_vk_barrier_to_host(v, q->open, q->copies);
     q->batch[q->n_batch++] = q->open;
     VkResult result = v->vk.EndCommandBuffer(q->open);
     q->open = NULL;
@@ -114,7 +129,7 @@ enum sl_status sl_vk_commands(struct sl_vulkan *v, enum sl_queue which,
             SL_TRY(open_commands(v, which));
         *out_commands = q->open;
     }
-    sl_vk_barrier(v, *out_commands);
+    sl_vk_barrier(v, *out_commands, q->copies);
     return SL_OK;
 }
 

@@ -2,9 +2,10 @@
  * launches a kernel.
  *
  * find.c looks for devices; device.c opens and closes one; memory.c allocates and stages; queue.c
- * collects commands and submits them; pipeline.c makes pipelines and launches; graph.c keeps
- * recorded commands; vulkan.c holds the op table; ops_*.c are the ops. Kernels take addresses
- * (buffer device addresses) in push constants: there are no descriptors. */
+ * collects commands and submits them; pipeline.c makes pipelines and launches; grids.c has
+ * the tables of tensor types; graph.c keeps recorded commands; vulkan.c holds the op table; ops_*.c
+ * are the ops. Kernels take addresses (buffer device addresses) in push constants: there are no
+ * descriptors. */
 #ifndef SL_BACKENDS_VULKAN_VULKAN_INTERNAL_H
 #define SL_BACKENDS_VULKAN_VULKAN_INTERNAL_H
 
@@ -39,6 +40,7 @@ struct sl_vk_stage {
  * its value is the point. */
 struct sl_vk_queue {
     VkQueue handle; /* the same for several where the device has few */
+    bool copies;    /* of a family that does nothing else */
     VkSemaphore timeline;
     uint64_t submitted, passed; /* values of the timeline */
     VkCommandPool pool;
@@ -67,9 +69,12 @@ struct sl_vulkan {
 
     /* Shared by all ops: what one op leaves there the next may overwrite. */
     struct sl_vk_memory scratch;
+    struct sl_vk_memory grids; /* grids.c */
 
     VkPipelineLayout layout;
     VkPipelineCache cache;
+    char cache_path[SL_VK_CACHE_PATH_BYTES]; /* empty: it is not kept */
+    uint32_t n_compiled;                     /* pipelines */
     VkShaderModule module[SL_VK_KERNEL_COUNT];
     VkPipeline pipeline[SL_VK_KERNEL_COUNT][SL_DTYPE_COUNT]; /* made when first launched */
     bool fused_fma; /* the device's fma rounds once; else kernels compute it in doubles */
@@ -102,9 +107,9 @@ void sl_vk_queues_release(struct sl_vulkan *v);
 /* The command buffer to add to, which whatever comes next follows; behind a barrier. */
 enum sl_status sl_vk_commands(struct sl_vulkan *v, enum sl_queue q,
                               VkCommandBuffer *out_commands) SL_MUST_CHECK;
-void sl_vk_barrier(struct sl_vulkan *v, VkCommandBuffer commands);
+void sl_vk_barrier(struct sl_vulkan *v, VkCommandBuffer commands, bool copies);
 /* Whatever ends a command buffer: the host may look at what it wrote once it has run. */
-void sl_vk_barrier_to_host(struct sl_vulkan *v, VkCommandBuffer commands);
+void sl_vk_barrier_to_host(struct sl_vulkan *v, VkCommandBuffer commands, bool copies);
 /* Adds commands that were recorded apart. */
 enum sl_status sl_vk_append(struct sl_vulkan *v, enum sl_queue q,
                             VkCommandBuffer commands) SL_MUST_CHECK;
@@ -127,6 +132,11 @@ enum sl_status sl_vk_launch(struct sl_vulkan *v, enum sl_vk_kernel kernel, uint3
                             uint64_t n_groups, const void *args, size_t args_bytes) SL_MUST_CHECK;
 #define SL_VK_LAUNCH(v, kernel, variant, n_groups, args)                                           \
     sl_vk_launch(v, SL_VK_##kernel, variant, n_groups, &(args), sizeof(args))
+
+/* grids.c */
+enum sl_status sl_vk_grids_init(struct sl_vulkan *v) SL_MUST_CHECK;
+/* Where a type's grid is; 0: it has none. */
+uint64_t sl_vk_grid(const struct sl_vulkan *v, enum sl_dtype t);
 
 /* graph.c */
 enum sl_status sl_vk_graph_create(struct sl_device *d, const struct sl_recorded_op *ops,

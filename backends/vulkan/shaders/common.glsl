@@ -33,8 +33,15 @@ layout(buffer_reference, std430, buffer_reference_align = 1) buffer i8s { int8_t
 #define Q4_K 12
 #define Q5_K 13
 #define Q6_K 14
+#define IQ2_XXS 16
+#define IQ2_XS 17
+#define IQ3_XXS 18
+#define IQ1_S 19
 #define IQ4_NL 20
+#define IQ3_S 21
+#define IQ2_S 22
 #define IQ4_XS 23
+#define IQ1_M 29
 #define BF16 30
 #define MXFP4 39
 
@@ -136,6 +143,46 @@ float sigmoid(float x) {
 }
 float silu(float x) {
     return divide(x, 1.0 + exp_defined(-x));
+}
+
+float gelu(float x) {
+    precise float x2 = x * x, p = fma_once(x2, 0.044715, 1.0), xp = x * p;
+    precise float c = -1.5957691216 * xp;
+    return divide(x, 1.0 + exp_defined(c));
+}
+float soft_cap(float x, float cap) {
+    precise float e = exp_defined(2.0 * divide(x, cap));
+    precise float y = cap * (1.0 - divide(2.0, 1.0 + e));
+    return y;
+}
+
+/* ln(x + low), to about a rounding, of a sum of at least 1 whose second part is small beside the
+ * first: x = 2^e m, sqrt(1/2) <= m < sqrt(2), f = m - 1, s = f / (2 + f), and ln m = 2 artanh s,
+ * written so that what is added to f is small. */
+float ln(float x, float low) {
+    uint bits = floatBitsToUint(x);
+    int e = int(bits >> 23) - 127;
+    float m = uintBitsToFloat(bits & 0x7fffffu | 0x3f800000u);
+    if (m > 1.41421356) {
+        m *= 0.5;
+        e++;
+    }
+    precise float f = m - 1.0, s = divide(f, 2.0 + f), s2 = s * s, n = float(e);
+    float p = fma_once(s2, 2.0 / 11.0, 2.0 / 9.0);
+    p = fma_once(p, s2, 2.0 / 7.0);
+    p = fma_once(p, s2, 2.0 / 5.0);
+    p = fma_once(p, s2, 2.0 / 3.0);
+    precise float half_f2 = 0.5 * f * f, rest = s * (half_f2 + s2 * p);
+    rest = rest + fma_once(n, uintBitsToFloat(0x35bfbe8eu), divide(low, x));
+    /* n times this ln 2 is exact: common.glsl's exp has the same two parts. */
+    precise float y = n * uintBitsToFloat(0x3f317200u) + (f - (half_f2 - rest));
+    return y;
+}
+/* ln(1 + exp(x)) */
+float softplus(float x) {
+    precise float e = exp_defined(x), u = 1.0 + e, of_e = u - 1.0, of_1 = u - of_e;
+    precise float low = (1.0 - of_1) + (e - of_e);
+    return x > 20.0 ? x : ln(u, low);
 }
 
 /* binary16 and bfloat16; f16_of rounds to nearest even. */

@@ -10,12 +10,6 @@ layout(push_constant) uniform args {
     float limit;
 } a;
 
-float gelu(float x) {
-    precise float x2 = x * x, p = fma_once(x2, 0.044715, 1.0), xp = x * p;
-    precise float c = -1.5957691216 * xp;
-    return divide(x, 1.0 + exp_defined(c));
-}
-
 void main() {
     uint64_t at = uint64_t(group()) * 256u + gl_LocalInvocationID.x;
     if (at >= a.n)
@@ -40,6 +34,12 @@ void main() {
         break;
     case 4u:
         y = (g > 0.0 ? g : 0.0) * u;
+        break;
+    case 5u: /* cut */
+        g = g > a.limit ? a.limit : g;
+        u = u > a.limit ? a.limit : u;
+        u = u < -a.limit ? -a.limit : u;
+        y = silu(g) * u;
         break;
     default:
         y = silu(g) * u;

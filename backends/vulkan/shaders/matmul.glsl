@@ -5,7 +5,7 @@
 
 layout(local_size_x = 64) in;
 layout(push_constant) uniform args {
-    uint64_t w, x, bias, y;
+    uint64_t w, x, bias, y, grid;
     uint64_t row_bytes;
     uint n_in, n_out, n_tok, add;
 } a;
@@ -16,6 +16,7 @@ void main() {
     uint o = group() % n_rows * ROWS + row;
     if (tok >= a.n_tok)
         return;
+    iq_grid = a.grid;
     uint n = min(a.n_tok - tok, TOK);
 #ifdef QUANTIZED
     uint64_t x_stride = uint64_t((a.n_in + 255u) / 256u) * QX_BYTES;

@@ -6,7 +6,7 @@
 
 layout(local_size_x = 64) in;
 layout(push_constant) uniform args {
-    uint64_t x, ids, pairs, refs, bias, y;
+    uint64_t x, ids, pairs, refs, bias, y, grid;
     uint64_t row_bytes;
     uint n_in, n_out, n_pairs, k, which, by_pair, to_pair;
 } a;
@@ -17,6 +17,7 @@ void main() {
     uint o = group() % n_rows * ROWS + row;
     if (at >= a.n_pairs)
         return;
+    iq_grid = a.grid;
     uint pair = a.pairs != 0 ? u32s(a.pairs).v[at] : at, expert = u32s(a.ids).v[pair];
     uint64_t w = u64s(a.refs).v[expert * 3u + a.which];
 #ifdef QUANTIZED

@@ -7,7 +7,7 @@
 layout(local_size_x = 64) in;
 layout(push_constant) uniform args {
     uint64_t x, y;
-    uint n_rows, n, block32;
+    uint n_rows, n, block32, stride;
 } a;
 #define QX_BYTES 320u
 shared uint tops[4][16];
@@ -22,7 +22,7 @@ void main() {
     bool inside = from < a.n;
     float v[16];
     uint top = 0u;
-    f32s x = f32s(a.x + (uint64_t(row) * a.n + from) * 4u);
+    f32s x = f32s(a.x + (uint64_t(row) * a.stride + from) * 4u);
     [[unroll]] for (uint e = 0; e < 16u; e++) {
         v[e] = inside ? x.v[e] : 0.0;
         top = max(top, floatBitsToUint(v[e]) & 0x7fffffffu);

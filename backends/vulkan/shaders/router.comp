@@ -8,11 +8,14 @@ layout(push_constant) uniform args {
     uint64_t logits, bias, ids, weights, expert_scale;
     uint n_tok, n_expert, k, sigmoid, softmax_topk, normalize;
     float scale;
+    uint n_group, n_group_used;
 } a;
 #define MAX_EXPERTS 1024u
 #define MAX_USED 64u
 shared float score[MAX_EXPERTS], key[MAX_EXPERTS], parts[64];
 shared uint chosen[MAX_USED];
+shared float good[MAX_EXPERTS / 2u];
+shared uint kept[MAX_EXPERTS / 2u];
 
 float reduce_max(uint l) {
     barrier();
@@ -50,6 +53,32 @@ void scores(f32s x, uint l) {
         score[i] = divide(score[i], sum);
 }
 
+/* The keys of all groups but the best become -infinity. */
+void keep_groups(uint l) {
+    uint size = a.n_expert / a.n_group;
+    for (uint g = l; g < a.n_group; g += 64u) {
+        float first = -INFINITY, second = -INFINITY;
+        for (uint i = g * size; i < (g + 1u) * size; i++) {
+            float v = key[i];
+            second = v > first ? first : v > second ? v : second;
+            first = v > first ? v : first;
+        }
+        float sum = first + second;
+        good[g] = is_nan(sum) ? -INFINITY : sum;
+    }
+    barrier();
+    for (uint g = l; g < a.n_group; g += 64u) {
+        uint before = 0u;
+        for (uint j = 0; j < a.n_group; j++)
+            before += uint(good[j] > good[g] || good[j] == good[g] && j < g);
+        kept[g] = uint(before < a.n_group_used);
+    }
+    barrier();
+    for (uint i = l; i < a.n_expert; i += 64u)
+        key[i] = kept[i / size] != 0u ? key[i] : -INFINITY;
+    barrier();
+}
+
 void main() {
     uint t = group(), l = gl_LocalInvocationID.x;
     if (t >= a.n_tok)
@@ -61,6 +90,8 @@ void main() {
         key[i] = is_nan(v) ? -INFINITY : v;
     }
     barrier();
+    if (a.n_group > 1u)
+        keep_groups(l);
     for (uint i = l; i < a.n_expert; i += 64u) {
         float mine = key[i];
         uint before = 0u;

@@ -1,5 +1,9 @@
 /* Tensor types: one element of a float type, and 16 elements of a quantised one, in the form of
  * backends/cpu/formats.h: integers, an integer scale and minimum, and the block's d and dmin. */
+
+/* Address of the type's grid, for types with one: 8 int8 an entry, 4 of IQ3's (grids.c). */
+uint64_t iq_grid;
+
 bool is_block32() {
     return TYPE == Q4_0 || TYPE == Q4_1 || TYPE == Q5_0 || TYPE == Q5_1 || TYPE == Q8_0 ||
            TYPE == IQ4_NL || TYPE == MXFP4;
@@ -23,6 +27,13 @@ uint block_bytes() {
     case Q4_K: return 144u;
     case Q5_K: return 176u;
     case Q6_K: return 210u;
+    case IQ2_XXS: return 66u;
+    case IQ2_XS: return 74u;
+    case IQ2_S: return 82u;
+    case IQ3_XXS: return 98u;
+    case IQ3_S: return 110u;
+    case IQ1_S: return 50u;
+    case IQ1_M: return 56u;
     default: return 136u; /* IQ4_XS */
     }
 }
@@ -75,6 +86,19 @@ void block_scales(uint64_t b, out float d, out float dmin) {
     case Q5_1:
         d = f16_at(b, 0u);
         dmin = -f16_at(b, 2u);
+        break;
+    case IQ1_M:
+        d = 0.125 * f32_of_f16(byte_at(b, 49u) >> 4 | byte_at(b, 51u) >> 4 << 4 |
+                               byte_at(b, 53u) >> 4 << 8 | byte_at(b, 55u) >> 4 << 12);
+        break;
+    case IQ2_XXS:
+    case IQ2_XS:
+    case IQ2_S:
+    case IQ1_S:
+        d = 0.125 * f16_at(b, 0u);
+        break;
+    case IQ3_XXS:
+        d = 0.25 * f16_at(b, 0u);
         break;
     default:
         d = f16_at(b, 0u);
@@ -139,6 +163,73 @@ void unit_super(uint64_t b, uint unit, out int q[16]) {
     }
 }
 
+/* ---- types with grids ---- */
+
+uint word_at(uint64_t b, uint i) {
+    return byte_at(b, i) | byte_at(b, i + 1u) << 8;
+}
+uint u32_at(uint64_t b, uint i) {
+    return word_at(b, i) | word_at(b, i + 2u) << 16;
+}
+/* 7 stored sign bits to 8: the eighth makes the number of set bits even. */
+uint signs_of(uint bits7) {
+    return bits7 | uint(bitCount(bits7) & 1) << 7;
+}
+/* n values of an entry that begins at value i of the grid, from q[to] on. */
+void put_grid(uint i, uint n, uint signs, uint to, inout int q[16]) {
+    [[unroll]] for (uint j = 0; j < n; j++) {
+        int v = int(i8s(iq_grid).v[i + j]);
+        q[to + j] = (signs >> j & 1u) == 1u ? -v : v;
+    }
+}
+void put_iq1(uint index, bool negative, uint to, inout int q[16]) {
+    [[unroll]] for (uint j = 0; j < 8u; j++)
+        q[to + j] = 8 * int(i8s(iq_grid).v[index * 8u + j]) + (negative ? -1 : 1);
+}
+
+void unit_grid(uint64_t b, uint unit, out int q[16]) {
+    uint s = unit / 2u, half_s = unit & 1u;
+    if (TYPE == IQ3_XXS || TYPE == IQ3_S) {
+        uint bits = TYPE == IQ3_XXS ? u32_at(b, 66u + 4u * s) : 0u;
+        [[unroll]] for (uint k = 0; k < 4u; k++) {
+            uint l = unit * 4u + k, index = byte_at(b, 2u + l), signs;
+            if (TYPE == IQ3_XXS) {
+                signs = signs_of(bits >> 7u * (l % 8u / 2u) & 127u);
+            } else {
+                index |= (byte_at(b, 66u + l / 8u) >> l % 8u & 1u) << 8;
+                signs = byte_at(b, 74u + l / 2u);
+            }
+            put_grid(index * 4u, 4u, signs >> l % 2u * 4u, k * 4u, q);
+        }
+        return;
+    }
+    [[unroll]] for (uint k = 0; k < 2u; k++) {
+        uint l = unit * 2u + k, v; /* of 32 */
+        switch (TYPE) {
+        case IQ2_XXS:
+            v = u32_at(b, 6u + 8u * s) >> 7u * (2u * half_s + k) & 127u;
+            put_grid(byte_at(b, 2u + 8u * s + 2u * half_s + k) * 8u, 8u, signs_of(v), k * 8u, q);
+            break;
+        case IQ2_XS:
+            v = word_at(b, 2u + 2u * l);
+            put_grid((v & 511u) * 8u, 8u, signs_of(v >> 9), k * 8u, q);
+            break;
+        case IQ2_S:
+            v = byte_at(b, 2u + l) | (byte_at(b, 66u + l / 4u) >> l % 4u * 2u & 3u) << 8;
+            put_grid(v * 8u, 8u, byte_at(b, 34u + l), k * 8u, q);
+            break;
+        case IQ1_S:
+            v = word_at(b, 34u + 2u * s);
+            put_iq1(byte_at(b, 2u + l) | (v >> 3u * (2u * half_s + k) & 7u) << 8, v >> 15 == 1u,
+                    k * 8u, q);
+            break;
+        default: /* IQ1_M */
+            v = byte_at(b, 32u + l / 2u) >> l % 2u * 4u & 15u;
+            put_iq1(byte_at(b, l) | (v & 7u) << 8, v >> 3 == 1u, k * 8u, q);
+        }
+    }
+}
+
 /* Integer scale and minimum of a unit. */
 void unit_scales(uint64_t b, uint unit, out int scale, out int least) {
     uint j = unit / 2u;
@@ -174,12 +265,60 @@ void unit_scales(uint64_t b, uint unit, out int scale, out int least) {
         scale = int(low | (high >> 2u * j & 3u) << 4) - 32;
         break;
     }
+    case IQ2_XXS:
+        scale = 2 * int(byte_at(b, 9u + 8u * j) >> 4) + 1;
+        break;
+    case IQ2_XS:
+        scale = 2 * int(byte_at(b, 66u + j) >> unit % 2u * 4u & 15u) + 1;
+        break;
+    case IQ2_S:
+        scale = 2 * int(byte_at(b, 74u + j) >> unit % 2u * 4u & 15u) + 1;
+        break;
+    case IQ3_XXS:
+        scale = 2 * int(byte_at(b, 69u + 4u * j) >> 4) + 1;
+        break;
+    case IQ3_S:
+        scale = 2 * int(byte_at(b, 106u + j / 2u) >> j % 2u * 4u & 15u) + 1;
+        break;
+    case IQ1_S:
+        scale = 2 * int(byte_at(b, 35u + 2u * j) >> 4 & 7u) + 1;
+        break;
+    case IQ1_M:
+        scale = 2 * int(word_at(b, 48u + unit / 4u * 2u) >> unit % 4u * 3u & 7u) + 1;
+        break;
     }
 }
 
+bool has_grid() {
+    return TYPE == IQ2_XXS || TYPE == IQ2_XS || TYPE == IQ2_S || TYPE == IQ3_XXS || TYPE == IQ3_S ||
+           TYPE == IQ1_S || TYPE == IQ1_M;
+}
 void load_unit(uint64_t b, uint unit, out int q[16]) {
     if (is_block32())
         unit_32(b, unit, q);
+    else if (has_grid())
+        unit_grid(b, unit, q);
     else
         unit_super(b, unit, q);
+}
+
+/* Unit u of a row of n elements as floats; what is beyond the row is 0. */
+void dequantize(uint64_t row, uint u, uint n, out float y[16]) {
+    if (is_float()) {
+        [[unroll]] for (uint e = 0; e < 16u; e++)
+            y[e] = u * 16u + e < n ? load_float(row, u * 16u + e) : 0.0;
+        return;
+    }
+    int q[16], scale, least;
+    float d, dmin;
+    uint unit;
+    uint64_t b = block_of(row, u, unit);
+    load_unit(b, unit, q);
+    unit_scales(b, unit, scale, least);
+    block_scales(b, d, dmin);
+    precise float by = d * float(scale), less = dmin * float(least);
+    [[unroll]] for (uint e = 0; e < 16u; e++) {
+        precise float v = by * float(q[e]);
+        y[e] = has_min() ? v - less : v;
+    }
 }

@@ -1,0 +1,92 @@
+#include "common.glsl"
+
+/* One row of queries of one head a workgroup, over its positions page by page with an online softmax
+ * (Dao et al. 2022): an invocation has a position's score, then some elements of the sum. */
+layout(local_size_x = 64) in;
+layout(push_constant) uniform args {
+    uint64_t k, v, q, sinks, y, page_table, row_seq, row_len;
+    uint64_t k_page_bytes, v_page_bytes;
+    uint heads, dims;
+    uint stride_q, max_pages, window, chunk;
+    float scale, softcap;
+    uint v_width; /* elements of a row of V: of latents those of the whole row */
+} a;
+#define PAGE 64u
+shared float query[MAX_DIM], score[PAGE];
+
+float element(uint64_t row, uint i) {
+    if (TYPE == F16)
+        return f32_of_f16(uint(u16s(row).v[i]));
+    uint64_t b = row + i / 32u * 34u;
+    uint d = uint(u8s(b).v[0]) | uint(u8s(b).v[1]) << 8;
+    return f32_of_f16(d) * float(int(i8s(b).v[2u + i % 32u]));
+}
+
+void main() {
+    uint n_heads = a.heads & 0xffffu, n_kv = a.heads >> 16;
+    uint dim_k = a.dims & 0xffffu, dim_v = a.dims >> 16;
+    uint t = group() / n_heads, h = group() % n_heads, l = gl_LocalInvocationID.x;
+    uint kv_head = h / (n_heads / n_kv);
+    uint len = u32s(a.row_len).v[t], lo = a.window != 0u && len > a.window ? len - a.window : 0u;
+    if (a.chunk != 0u)
+        lo = (len - 1u) / a.chunk * a.chunk;
+    u32s pages = u32s(a.page_table + uint64_t(u32s(a.row_seq).v[t]) * a.max_pages * 4u);
+    uint64_t k_row = TYPE == F16 ? dim_k * 2u : dim_k / 32u * 34u;
+    uint64_t v_row = TYPE == F16 ? a.v_width * 2u : a.v_width / 32u * 34u;
+    for (uint i = l; i < dim_k; i += PAGE)
+        query[i] = f32s(a.q + (uint64_t(t) * a.stride_q + h * dim_k) * 4u).v[i];
+    barrier();
+    float most = -INFINITY, total = 0.0, sum[MAX_DIM / PAGE];
+    [[unroll]] for (uint d = 0; d < MAX_DIM / PAGE; d++)
+        sum[d] = 0.0;
+    for (uint page = lo / PAGE; page * PAGE < len; page++) {
+        uint pos = page * PAGE + l;
+        uint64_t at = uint64_t(pages.v[page]), first = uint64_t(kv_head * PAGE);
+        float s = -INFINITY;
+        if (pos >= lo && pos < len) {
+            uint64_t row = a.k + at * a.k_page_bytes + (first + l) * k_row;
+            s = 0.0;
+            for (uint i = 0; i < dim_k; i++)
+                s = fma(query[i], element(row, i), s);
+            s *= a.scale;
+            if (a.softcap > 0.0)
+                s = soft_cap(s, a.softcap);
+        }
+        score[l] = s;
+        barrier();
+        float top = most;
+        for (uint j = 0; j < PAGE; j++)
+            top = score[j] > top ? score[j] : top;
+        float keep = most == top ? 1.0 : exp_defined(most - top);
+        barrier();
+        score[l] = s == -INFINITY && top != -INFINITY ? 0.0 : exp_defined(s - top);
+        barrier();
+        total *= keep;
+        uint begin = lo > page * PAGE ? lo - page * PAGE : 0u, end = min(len - page * PAGE, PAGE);
+        for (uint j = begin; j < end; j++)
+            total += score[j];
+        uint64_t rows = a.v + at * a.v_page_bytes + first * v_row;
+        [[unroll]] for (uint d = 0; d < MAX_DIM / PAGE; d++) {
+            uint i = d * PAGE + l;
+            if (i < dim_v) {
+                float y = sum[d] * keep;
+                for (uint j = begin; j < end; j++)
+                    y = fma(score[j], element(rows + j * v_row, i), y);
+                sum[d] = y;
+            }
+        }
+        most = top;
+        barrier();
+    }
+    float by = 1.0;
+    if (a.sinks != 0) {
+        float sink = f32s(a.sinks).v[h], top = most > sink ? most : sink;
+        by = exp_defined(most - top);
+        total = fma(total, by, exp_defined(sink - top));
+    }
+    by *= divide(1.0, total);
+    f32s y = f32s(a.y + uint64_t(t * n_heads + h) * dim_v * 4u);
+    [[unroll]] for (uint d = 0; d < MAX_DIM / PAGE; d++)
+        if (d * PAGE + l < dim_v)
+            y.v[d * PAGE + l] = sum[d] * by;
+}
