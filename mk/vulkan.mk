@@ -73,4 +73,11 @@ $(B)/backends/vulkan/modules.o: $(VULKAN_MODULES) $(VULKAN_SPV)
 	$(if $(VULKAN_LACKS),@echo "  $(VULKAN_LACKS): built without Vulkan")
 VULKAN_OBJ := $(B)/backends/vulkan/modules.o
 
+# A loader for tests: it stands before the real one and fails when told to.
+FAULTY_VULKAN := $(if $(VULKAN_LACKS),,$(B)/tests/support/faulty/libvulkan.so.1)
+$(B)/tests/support/faulty/libvulkan.so.1: tests/support/faulty_vulkan.c mk/vulkan.mk
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(DRIVER_FLAGS) -o $@ $< -lpthread
+
 -include $(VULKAN_SPV:.spv=.d)

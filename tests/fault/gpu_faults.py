@@ -146,6 +146,11 @@ class Server:
 
 
 class Tests:
+    """Of a backend, behind a driver that fails."""
+    backend, faulty_name = "cuda", "faulty_cuda"
+    idle = "trap"  # where nothing is to fail: its file never comes
+    took = "faulty_cuda: took"  # what it says when there is no memory any more
+
     def __init__(self, sluice, model, faulty, driver, options, folder):
         self.sluice, self.model, self.faulty, self.driver = sluice, model, faulty, driver
         self.options, self.folder = options, folder
@@ -155,6 +160,10 @@ class Tests:
         path = os.environ.get("LD_LIBRARY_PATH", "")
         return dict(os.environ, LD_LIBRARY_PATH=self.faulty + (":" + path if path else ""), FAULTY_CUDA=fault,
                     FAULTY_CUDA_DRIVER=self.driver, FAKE_CUDA_DEVICES=os.environ.get("FAKE_CUDA_DEVICES", "2"))
+
+    def tells(self, fault):
+        """What the driver in between says of it."""
+        return " is gone" if fault == "gone" else ": a kernel"
 
     def report(self, name, problems, log=""):
         self.n += 1
@@ -174,7 +183,7 @@ class Tests:
         """Why they cannot be tested, or nothing."""
         code, _, err = self.run(PLAN + ["-m", self.model] + self.on(devices))
         said = err.strip().splitlines()[-1] if code else ""
-        if said and not re.search(r": cuda:\d+: |there (is|are) |: cuda: this build has no CUDA kernels", said):
+        if said and not re.search(rf": {self.backend}:\d+: |there (is|are) |: {self.backend}: this build ", said):
             sys.exit(said)
         return said
 
@@ -193,7 +202,7 @@ class Tests:
         problems = [f"a client was told: {e[:300]}" for e in s.errors if "device lost" not in e or gpu not in e]
         s.wait(lambda: "device" in s.get("/health")[1], "/health naming the device")
         for what, got in (("/health", s.get("/health")), ("a new request", s.get("/v1/completions", {"prompt": "a"}))):
-            named = set(re.findall(r"cuda:\d+", got[1]))
+            named = set(re.findall(rf"{self.backend}:\d+", got[1]))
             if got[0] != 503 or "device lost" not in got[1] or not named or not all(gpu in n for n in named):
                 problems.append(f"{what}: {got[0]} {got[1][:300]}")
         status, metrics = s.get("/metrics")
@@ -206,19 +215,19 @@ class Tests:
         fake: environment of a fake driver."""
         s = Server(self, f"{fault}:{gpu}", options, fake)
         problems = []
-        told = f"faulty_cuda: GPU {gpu}" + (" is gone" if fault == "gone" else ": a kernel")
-        given_up = rf"cuda:{gpu}: .*the device is given up"
+        told = f"{self.faulty_name}: GPU {gpu}" + self.tells(fault)
+        given_up = rf"{self.backend}:{gpu}: .*the device is given up"
         try:
             if at_start:  # it is not ready then, and does not stay
                 s.fail_now()
                 s.wait(lambda: s.child.poll() is not None, "the end of the start", 60)
-                if s.child.returncode != 1 or f"error cuda:{gpu}: " not in s.said():
+                if s.child.returncode != 1 or f"error {self.backend}:{gpu}: " not in s.said():
                     problems.append(f"the start ended with {s.child.returncode}")
             else:
                 s.loaded()
                 s.load()
                 s.fail_now()
-                problems += self.lost(s, "cuda:" if "FAKE_CUDA_LOST" in fake else f"cuda:{gpu}")
+                problems += self.lost(s, "cuda:" if "FAKE_CUDA_LOST" in fake else f"{self.backend}:{gpu}")
             if told not in s.said() or not re.search(given_up, s.said()):
                 problems.append(f"the log does not say that '{told}' and '{given_up}'")
         except (AssertionError, OSError) as e:
@@ -257,7 +266,7 @@ class Tests:
             s.loaded()
             s.load()
             s.fail_now()
-            s.wait(lambda: f"faulty_cuda: GPU {gpu}" in s.said(), "the kernel's start")
+            s.wait(lambda: f"{self.faulty_name}: GPU {gpu}" in s.said(), "the kernel's start")
         except (AssertionError, OSError) as e:
             problems.append(str(e))
         problems += s.end()
@@ -267,18 +276,18 @@ class Tests:
             problems.append("no client was told")
         self.report(f"{name} (ended in {s.seconds:.1f} s)", problems, s.said())
 
-    def command(self, name, options, gpu=0):
+    def command(self, name, options, gpu=0, fault="trap"):
         """A kernel faults under sluice run: it says so, and where."""
         trigger = os.path.join(self.folder, "begun")
         with open(trigger, "w", encoding="ascii"):
-            code, _, err = self.run(RUN + ["-m", self.model] + options, f"trap:{gpu} {trigger}")
+            code, _, err = self.run(RUN + ["-m", self.model] + options, f"{fault}:{gpu} {trigger}")
         said = [line for line in err.splitlines() if line.startswith("sluice run: ")]
-        good = code == 1 and len(said) == 1 and "device lost" in said[0] and f"cuda:{gpu}: " in said[0]
+        good = code == 1 and len(said) == 1 and "device lost" in said[0] and f"{self.backend}:{gpu}: " in said[0]
         self.report(name, [] if good else [f"exit code {code}"], err)
 
     def planned(self, name, options):
         """What is allocated of the device is what the plan says, and within --vram."""
-        s = Server(self, "trap", options)
+        s = Server(self, self.idle, options)
         problems = []
         try:
             s.loaded()
@@ -310,7 +319,7 @@ class Tests:
             if s.child.poll() is None:
                 s.load()
                 s.fail_now()
-                s.wait(lambda: "faulty_cuda: took" in s.said(), "the memory being taken")
+                s.wait(lambda: self.took in s.said(), "the memory being taken")
                 before = s.ended
                 s.wait(lambda: s.ended >= before + N_CLIENTS or s.errors, "answers", 60)
                 s.stop.set()
@@ -326,22 +335,23 @@ class Tests:
         problems += s.end()
         self.report(f"{name} (ended in {s.seconds:.1f} s)", problems, s.said())
 
-    def allocations(self, name, options, gpu=0):
-        """Each allocation of a start finds no memory: refused, naming what there was no memory for, and where."""
+    def allocations(self, name, options, gpu=0, step=1):
+        """Each allocation of a start (each step-th) finds no memory: refused, naming what there was no memory for, and
+        where."""
         problems = []
         argv = RUN + ["-m", self.model] + options
         want = self.run(argv)
         refused = 0
-        for n in range(1, 200):
+        for n in range(1, 200, step):
             code, out, err = self.run(argv, f"full-alloc:{gpu} {n}")
-            if "faulty_cuda: took" not in err:
+            if self.took not in err:
                 break
             last = err.strip().splitlines()[-1]
-            if code == 1 and re.search("no memory|cannot allocate|out of device memory", last) and f"cuda:{gpu}" in last:
+            if code == 1 and re.search("no memory|cannot allocate|out of device memory", last) and f"{self.backend}:{gpu}" in last:
                 refused += 1
             elif code != 0 or out != want[1]:  # what is left may do for a small one
                 problems.append(f"allocation {n}: exit code {code}: {last[:300]}")
-        if want[0] or not refused or n == 199:
+        if want[0] or not refused or n + step >= 200:
             problems.append(f"exit code {want[0]} without a fault, {refused} of {n - 1} refused: {want[2][-300:]}")
         self.report(f"{name}: {n - 1} allocations, {refused} refused", problems)
 
@@ -437,4 +447,5 @@ def main():
         sys.exit(1 if t.failed else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()
