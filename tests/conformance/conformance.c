@@ -11,52 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum sl_status open_cpu(const struct conf_target *t, struct sl_device **out_device,
-                               struct sl_err *err) {
-    return sl_cpu_open(&(struct sl_cpu_config){t->n_threads, (enum sl_cpu_isa)t->isa}, out_device,
-                       err);
-}
-
-static enum sl_status open_cuda(const struct conf_target *t, struct sl_device **out_device,
-                                struct sl_err *err) {
-    (void)t;
-    return sl_cuda_open(&(struct sl_cuda_config){.ordinal = 0}, out_device, err);
-}
-
-static enum sl_status open_vulkan(const struct conf_target *t, struct sl_device **out_device,
-                                  struct sl_err *err) {
-    (void)t;
-    return sl_vulkan_open(&(struct sl_vulkan_config){.number = 0}, out_device, err);
-}
-
-#define CPU(isa_name, isa_id, threads)                                                             \
-    {                                                                                              \
-        .name = "cpu " isa_name " x " #threads, .open = open_cpu, .isa = isa_id,                   \
-        .n_threads = threads, .same_bits = true                                                    \
-    }
-
-static const struct conf_target definition = CPU("c", SL_CPU_C, 1);
-
-/* A backend joins by its line here. How work is divided among threads is common to the instruction
- * sets: plain C, the slowest, goes once with several. Under a sanitizer each kernel goes once, with
- * the number of threads that leaves a rest; the definition's own run has those of plain C. */
-static const struct conf_target targets[] = {
-#if !SLOW_BUILD
-    CPU("c", SL_CPU_C, 3),
-    CPU("avx2", SL_CPU_AVX2, 1),
-    CPU("avx2", SL_CPU_AVX2, 2),
-    CPU("avx512", SL_CPU_AVX512, 1),
-    CPU("avx512", SL_CPU_AVX512, 2),
-    CPU("vnni", SL_CPU_VNNI, 1),
-    CPU("vnni", SL_CPU_VNNI, 2),
-#endif
-    CPU("avx2", SL_CPU_AVX2, 3),
-    CPU("avx512", SL_CPU_AVX512, 3),
-    CPU("vnni", SL_CPU_VNNI, 3),
-    {.name = "cuda", .open = open_cuda},
-    {.name = "vulkan", .open = open_vulkan},
-};
-
 #define RED_BYTES 64u
 #define RED_VALUE 0x5a
 
@@ -92,6 +46,54 @@ static struct {
     uint32_t n_lacked;
     struct sl_err absent;
 } now;
+
+static enum sl_status open_cpu(const struct conf_target *t, struct sl_device **out_device,
+                               struct sl_err *err) {
+    return sl_cpu_open(&(struct sl_cpu_config){t->n_threads, (enum sl_cpu_isa)t->isa}, out_device,
+                       err);
+}
+
+static enum sl_status open_cuda(const struct conf_target *t, struct sl_device **out_device,
+                                struct sl_err *err) {
+    (void)t;
+    return sl_cuda_open(&(struct sl_cuda_config){.ordinal = 0}, out_device, err);
+}
+
+static enum sl_status open_vulkan(const struct conf_target *t, struct sl_device **out_device,
+                                  struct sl_err *err) {
+    (void)t;
+    if (!now.asked_for && sl_vulkan_backend.may_be_here && !sl_vulkan_backend.may_be_here(err))
+        return SL_ERR_UNSUPPORTED;
+    return sl_vulkan_open(&(struct sl_vulkan_config){.number = 0}, out_device, err);
+}
+
+#define CPU(isa_name, isa_id, threads)                                                             \
+    {                                                                                              \
+        .name = "cpu " isa_name " x " #threads, .open = open_cpu, .isa = isa_id,                   \
+        .n_threads = threads, .same_bits = true                                                    \
+    }
+
+static const struct conf_target definition = CPU("c", SL_CPU_C, 1);
+
+/* A backend joins by its line here. How work is divided among threads is common to the instruction
+ * sets: plain C, the slowest, goes once with several. Under a sanitizer each kernel goes once, with
+ * the number of threads that leaves a rest; the definition's own run has those of plain C. */
+static const struct conf_target targets[] = {
+#if !SLOW_BUILD
+    CPU("c", SL_CPU_C, 3),
+    CPU("avx2", SL_CPU_AVX2, 1),
+    CPU("avx2", SL_CPU_AVX2, 2),
+    CPU("avx512", SL_CPU_AVX512, 1),
+    CPU("avx512", SL_CPU_AVX512, 2),
+    CPU("vnni", SL_CPU_VNNI, 1),
+    CPU("vnni", SL_CPU_VNNI, 2),
+#endif
+    CPU("avx2", SL_CPU_AVX2, 3),
+    CPU("avx512", SL_CPU_AVX512, 3),
+    CPU("vnni", SL_CPU_VNNI, 3),
+    {.name = "cuda", .open = open_cuda},
+    {.name = "vulkan", .open = open_vulkan},
+};
 
 bool conf_checking(void) {
     return !now.target;
@@ -323,10 +325,17 @@ static void absent(void **state) {
     skip();
 }
 
+/* A software device, which takes minutes for what the CPU's own kernels take seconds, has to be
+ * asked for. */
 static struct sl_device *open_target(const struct conf_target *t) {
     struct sl_err err = {{0}};
     struct sl_device *d = NULL;
     enum sl_status status = t->open(t, &d, &err);
+    if (!status && !now.asked_for && strstr(d->caps.model, "llvmpipe")) {
+        status = sl_fail(&err, SL_ERR_UNSUPPORTED, "%s computes on the CPU: only by --backend %s",
+                         d->caps.name, t->name);
+        sl_device_close(&d);
+    }
     if (status == SL_ERR_UNSUPPORTED) {
         now.absent = err;
         return NULL;

@@ -13,6 +13,8 @@
  *                 "full-alloc N"   from the N-th allocation on, from 1
  *                 "slow"           every wait times out twice before the driver is asked
  *                 "old"            the driver has Vulkan 1.2
+ *                 "twice"          every copy is recorded twice, without a barrier between: for
+ *                                  validation layers to find
  *                 "lost:1 FILE"    (any of these) on the second GPU, whatever the others do
  * It says on stderr when it does so, once. */
 #define VK_NO_PROTOTYPES 1
@@ -33,16 +35,17 @@
 #define MAX_OBJECTS 64u
 #define ANY         UINT32_MAX
 
-enum fault { LOST, LATE, GONE, FULL, FULL_ALLOC, SLOW, OLD, NONE };
+enum fault { LOST, LATE, GONE, FULL, FULL_ALLOC, SLOW, OLD, TWICE, NONE };
 static const char *const names[NONE] = {"lost",       "late", "gone", "full",
-                                        "full-alloc", "slow", "old"};
+                                        "full-alloc", "slow", "old",  "twice"};
 static const char *const tells[NONE] = {"the device is lost",
                                         "a submission does not end",
                                         "is gone",
                                         "its memory is full",
                                         "its memory is full",
                                         "waits time out",
-                                        "is old"};
+                                        "is old",
+                                        "copies are recorded twice"};
 
 static enum fault fault = NONE;
 static uint32_t at_gpu = ANY;
@@ -210,6 +213,14 @@ static VKAPI_ATTR void VKAPI_CALL get_queue(VkDevice device, uint32_t family, ui
     note(*out, gpu_of(device), false);
 }
 
+static PFN_vkCmdCopyBuffer real_copy;
+
+static VKAPI_ATTR void VKAPI_CALL copy_twice(VkCommandBuffer commands, VkBuffer from, VkBuffer to,
+                                             uint32_t n, const VkBufferCopy *regions) {
+    real_copy(commands, from, to, n, regions);
+    real_copy(commands, from, to, n, regions);
+}
+
 static VKAPI_ATTR VkResult VKAPI_CALL wait_idle(VkDevice device) {
     uint32_t gpu = gpu_of(device);
     VkResult result = REAL(device, vkDeviceWaitIdle)(device);
@@ -241,6 +252,10 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, cons
     OURS(vkGetDeviceQueue, get_queue)
     OURS(vkDeviceWaitIdle, wait_idle)
     OURS(vkDestroyDevice, destroy_device)
+    if (strcmp(asked, "vkCmdCopyBuffer") == 0)
+        real_copy = (PFN_vkCmdCopyBuffer)found;
+    if (is(TWICE, gpu_of(device), true))
+        OURS(vkCmdCopyBuffer, copy_twice)
     return found;
 }
 
