@@ -47,6 +47,9 @@ struct sl_backend {
     enum sl_device_kind kind; /* SL_DEVICE_HOST: its one device is the host; else 0 */
     bool hidden;              /* only opened when named; neither listed nor chosen otherwise */
     bool named_only;          /* listed, but "auto" does not look at it */
+    /* Whether a device may be here at all, by what the system shows: asked before a driver is
+     * started that nobody named. NULL: enumerating costs little where there is none. */
+    bool (*may_be_here)(struct sl_err *why_not);
     /* Fills at most max entries; *out_n: how many devices there are. SL_ERR_UNSUPPORTED: none can
      * be used, with the reason. */
     enum sl_status (*enumerate)(struct sl_device_found *out, uint32_t max, uint32_t *out_n,

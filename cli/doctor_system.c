@@ -173,14 +173,19 @@ void sl_doctor_devices(struct sl_findings *f, const char *root) {
     struct sl_device_found *found = calloc(SL_DEVICE_MAX_NUMBER + 1, sizeof *found);
     struct sl_err why = {"none found"};
     uint32_t cards = count_cards(root);
+    bool told = false; /* that a backend computes on cards, or that the cards are idle */
     for (uint32_t i = 0; found && (b = sl_backend_at(i)); i++) {
         uint32_t n = 0;
         if (b->hidden)
             continue;
         bool none = b->enumerate(found, SL_DEVICE_MAX_NUMBER + 1, &n, &why) != SL_OK || n == 0;
-        for (uint32_t k = 0; !none && k < n && k <= SL_DEVICE_MAX_NUMBER; k++)
+        for (uint32_t k = 0; !none && k < n && k <= SL_DEVICE_MAX_NUMBER; k++) {
             add_device(f, b, &found[k], k);
-        if (none && cards && !b->named_only)
+            told = told || (found[k].kind != SL_DEVICE_HOST && !found[k].software);
+        }
+        bool idle = none && cards && !told && !b->named_only;
+        told = told || idle;
+        if (idle)
             sl_findings_add(f, "device", SL_HEALTH_WARN,
                             "install the driver, or a build with kernels for these cards: the "
                             "server then computes on them",

@@ -35,10 +35,11 @@ static enum sl_status choose_device(struct sl_device_names *names, struct sl_err
         uint32_t n = 0;
         struct sl_err why;
         if (b->hidden || b->named_only || b->kind == SL_DEVICE_HOST ||
+            (b->may_be_here && !b->may_be_here(&why)) ||
             sl_devices_look(b, found, SL_DEVICE_MAX_NUMBER + 1, &n, &why) != SL_OK)
             continue;
         for (uint32_t k = 0; names->any && k < n && k <= SL_DEVICE_MAX_NUMBER; k++)
-            if (!found[k].why_not.text[0]) {
+            if (!found[k].why_not.text[0] && !found[k].software) {
                 names->at[0] = (struct sl_device_ref){b, k};
                 names->any = false;
             }

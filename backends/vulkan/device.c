@@ -3,6 +3,7 @@
 #include "backends/vulkan/vulkan_internal.h"
 #include "common/log.h"
 
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,9 @@ static enum sl_status create(struct sl_vulkan *v, struct sl_err *err) {
          .queueCount = n_copies < SL_QUEUES - 1 ? n_copies : SL_QUEUES - 1,
          .pQueuePriorities = priorities}};
     VkPhysicalDeviceVulkan13Features f13 = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES, .synchronization2 = true};
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES,
+        .synchronization2 = true,
+        .maintenance4 = true /* how modules for Vulkan 1.3 state the size of workgroups */};
     VkPhysicalDeviceVulkan12Features f12 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
         .pNext = &f13,
@@ -228,8 +231,24 @@ static enum sl_status open_number(const struct sl_device_options *options, uint3
     return sl_vulkan_open(&(struct sl_vulkan_config){.number = number}, out_device, err);
 }
 
+/* The kernel's interfaces to GPUs: drivers on the CPU alone are not worth starting unasked, as they
+ * take some 200 MiB. */
+static bool may_be_here(struct sl_err *why_not) {
+    static const char *const files[] = {"/dev/dri/renderD*", "/dev/nvidia[0-9]*", "/dev/dxg",
+                                        "/dev/mali*"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        glob_t found = {0};
+        bool any = glob(files[i], GLOB_NOSORT, NULL, &found) == 0 && found.gl_pathc;
+        globfree(&found);
+        if (any)
+            return true;
+    }
+    (void)!sl_fail(why_not, SL_ERR_UNSUPPORTED, "vulkan: no GPU here that the kernel shows");
+    return false;
+}
+
 const struct sl_backend sl_vulkan_backend = {.name = "vulkan",
                                              .devices = "GPUs with a driver for Vulkan 1.3",
-                                             .named_only = true,
+                                             .may_be_here = may_be_here,
                                              .enumerate = enumerate,
                                              .open = open_number};

@@ -551,6 +551,14 @@ static void tell_host(const struct sl_engine_config *config, enum sl_status st,
         sl_info("computing on the CPU (--device sets it): %s", why->text);
 }
 
+/* Why nobody takes any of a backend's devices unasked. */
+static const char *why_none(const struct sl_device_found *found, uint32_t n) {
+    for (uint32_t i = 0; i < n && i <= SL_DEVICE_MAX_NUMBER; i++)
+        if (found[i].why_not.text[0])
+            return found[i].why_not.text;
+    return n ? "only software devices are there: name them by number" : "no device";
+}
+
 /* The first of a backend's devices that the model fits. One that has no more memory than another
  * that was tried in vain is not tried. */
 static enum sl_status open_first(const struct sl_model *model,
@@ -564,11 +572,14 @@ static enum sl_status open_first(const struct sl_model *model,
     uint32_t n = 0, n_tried = 0;
     if (!found)
         return sl_fail(why, SL_ERR_NOMEM, "no memory for a list of devices");
-    enum sl_status st = sl_devices_look(backend, found, SL_DEVICE_MAX_NUMBER + 1, &n, why);
+    enum sl_status st = SL_ERR_UNSUPPORTED;
+    if (!backend->may_be_here || backend->may_be_here(why))
+        st = sl_devices_look(backend, found, SL_DEVICE_MAX_NUMBER + 1, &n, why);
     if (st == SL_OK)
-        st = sl_fail(why, SL_ERR_UNSUPPORTED, "%s", n ? found[0].why_not.text : "no device");
+        st = sl_fail(why, SL_ERR_UNSUPPORTED, "%s", why_none(found, n));
     for (uint32_t i = 0; i < n && i <= SL_DEVICE_MAX_NUMBER; i++) {
-        if (found[i].why_not.text[0] || (n_tried && found[i].memory_bytes <= most_bytes))
+        if (found[i].why_not.text[0] || found[i].software ||
+            (n_tried && found[i].memory_bytes <= most_bytes))
             continue;
         names.at[0] = (struct sl_device_ref){backend, i};
         st = open_and_plan(model, config, &names, split, out_plans, why);
