@@ -1,10 +1,9 @@
 # The Vulkan backend: each backends/vulkan/shaders/NAME.comp becomes one SPIR-V module, embedded in the backends' archive.
 # Vulkan's headers are needed to build it and its loader (libvulkan.so.1) to run it, which is opened at run time. Where the
 # headers or glslc are missing everything else builds, and the backend says that it was left out.
-#   WITH_VULKAN=0|1|auto  0, the default until it runs whole models, leaves it out; 1 fails without glslc and the headers;
-#                         auto takes them when they are there
+#   WITH_VULKAN=auto|1|0  auto takes glslc and the headers when they are there, 1 fails without them, 0 leaves them out
 #   GLSLC=/path/to/glslc
-WITH_VULKAN ?= 0
+WITH_VULKAN ?= auto
 GLSLC ?= $(firstword $(shell command -v glslc 2>/dev/null))
 VULKAN_HEADERS := $(shell printf '\#include <vulkan/vulkan.h>\n\#ifdef VK_API_VERSION_1_3\nyes_1_3\n\#endif\n' | \
   $(CC) -E -P - 2>/dev/null | grep yes_1_3)

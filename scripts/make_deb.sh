@@ -52,6 +52,7 @@ Maintainer: $maintainer
 Installed-Size: $(du -sk --exclude=DEBIAN "$tree" | cut -f1)
 Depends: $depends
 Recommends: ca-certificates
+Suggests: libvulkan1
 Section: science
 Priority: optional
 Description: inference server for Mixture-of-Experts models larger than memory

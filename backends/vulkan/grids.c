@@ -43,8 +43,8 @@ enum sl_status sl_vk_grids_init(struct sl_vulkan *v) {
         const struct grid *g = &grids[i];
         uint32_t bits = g->values == 8 ? 2 : 3;
         for (uint32_t e = 0; e < grid_bytes(g); e++)
-            all[at++] =
-                g->of_code[g->codes[e / g->values] >> bits * (e % g->values) & ((1u << bits) - 1)];
+            all[at++] = g->of_code[(uint32_t)g->codes[e / g->values] >> bits * (e % g->values) &
+                                   ((1u << bits) - 1)];
     }
     enum sl_status status = sl_vk_memory_alloc(v, bytes, false, &v->grids);
     if (!status) {

@@ -249,7 +249,9 @@ def kinds(t):
         t.runs(f"{devices} run", ["--device", devices])
     t.runs("cuda:0,cpu run with experts in slots", ["--device", "cuda:0,cpu", "--experts", "streamed", "--ram", "400MiB"])
     r = subprocess.run([t.sluice, "serve", "--help"], env=t.env, capture_output=True, text=True)
-    t.check("--help names what this build has", "cuda:N (NVIDIA GPUs), cpu (the host's CPUs)" in " ".join(r.stdout.split()), r.stdout)
+    said = " ".join(r.stdout.split())
+    t.check("--help names what this build has",
+            re.search(r"cuda:N \(NVIDIA GPUs\), (vulkan:N \(GPUs [^)]*\), )?cpu \(the host's CPUs\)", said), r.stdout)
 
 
 def listed(t):
