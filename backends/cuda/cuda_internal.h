@@ -77,6 +77,9 @@ struct sl_cuda {
     uint32_t reads;          /* a bit for each GPU whose memory kernels reach, by its number */
     bool working;            /* an op has been launched: a model has been loaded */
     bool lost; /* an error was seen that only a new process gets over: every call is refused */
+    /* What goes up beside the ops is copied so often, 1 at the least, as if the link were so much
+     * slower: $SLUICE_TEST_LINK_SLOWDOWN, for measurements of usual machines. */
+    double link_slowdown;
 
     struct sl_cuda_stage stage;
     /* Device memory that configure() took: sl_cuda_ops_scratch_bytes() of it, 256-byte aligned.

@@ -307,6 +307,12 @@ static void set_caps(struct sl_cuda *c, const struct info *info) {
              version % 1000 / 10);
 }
 
+static double link_slowdown(void) {
+    const char *text = getenv("SLUICE_TEST_LINK_SLOWDOWN");
+    double times = text ? strtod(text, NULL) : 1;
+    return times > 1 && times <= 100 ? times : 1;
+}
+
 enum sl_status sl_cuda_open(const struct sl_cuda_config *config, struct sl_device **out_device,
                             struct sl_err *err) {
     if (!sl_cuda_n_images)
@@ -321,6 +327,7 @@ enum sl_status sl_cuda_open(const struct sl_cuda_config *config, struct sl_devic
     }
     c->base.ops = &sl_cuda_ops;
     c->ordinal = (int)config->ordinal;
+    c->link_slowdown = link_slowdown();
     struct info info;
     status = find(c, config, &info, err);
     if (!status)

@@ -54,6 +54,20 @@ static int copy_piece(struct sl_cuda *c, struct CUstream_st *stream, struct sl_s
     return c->driver.copy(to, from, n, stream);
 }
 
+/* The same bytes again, until they have taken as long as a slower link would. */
+static enum sl_status copy_again(struct sl_cuda *c, enum sl_queue q, struct sl_span dst,
+                                 struct sl_span src) {
+    size_t left = (size_t)((c->link_slowdown - 1) * (double)dst.bytes);
+    while (left) {
+        size_t there = in_one_piece(dst, 0), here = in_one_piece(src, 0);
+        size_t n = there < here ? there : here;
+        n = n < left ? n : left;
+        SL_TRY(sl_cuda_check(c, copy_piece(c, c->queue[q].stream, dst, src, 0, n), "copying"));
+        left -= n;
+    }
+    return SL_OK;
+}
+
 enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, struct sl_span dst,
                             struct sl_span src) {
     struct sl_cuda *c = (struct sl_cuda *)d;
@@ -72,7 +86,7 @@ enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, struct sl_span
             SL_TRY(
                 sl_cuda_check(c, copy_piece(c, c->queue[q].stream, dst, src, done, n), "copying"));
     }
-    return SL_OK;
+    return up && q == SL_QUEUE_UP && c->link_slowdown > 1 ? copy_again(c, q, dst, src) : SL_OK;
 }
 
 static struct CUevent_st *event_of(const struct sl_cuda_queue *queue, sl_point point) {
