@@ -5,8 +5,9 @@ MLA = "--heads 5 --head-dim 40 --rotated 16 --value-dim 24 --latent 96"
 F32 = "-t F32 --embd-type F32 --output-type F32"
 MXFP4 = "-t Q8_0 --gate MXFP4 --up MXFP4 --down MXFP4"
 KL = 1e-2
+REFERENCE = "reference"
 CASES = [
-    # name, synth options, True (F32 bars) or the bar of the mean KL divergence, prompts other than PROMPTS
+    # name, synth options, True (F32 bars), REFERENCE or the bar of the mean KL divergence, prompts other than PROMPTS
     ("qwen3moe f32", f"--arch qwen3moe {F32} {MOE}", True),
     ("qwen2moe f32", f"--arch qwen2moe {F32} {MOE}", True),
     ("mixtral f32", f"--arch llama {F32} {MOE}", True),
@@ -53,6 +54,11 @@ CASES = [
     ("gemma4 f32, gqa 3, odd", f"--arch gemma4 {F32} --experts 12 --top-k 5 --layers 5 --window-period 2 --window 33 "
      "--embd 192 --heads 6 --kv-heads 2 --window-kv-heads 3 --head-dim 64 --window-head-dim 96 --ff 160 --expert-ff 96 "
      "--window-rope-base 5000 --softcap 15", True, LONG),
+    # llama.cpp's GELU is a table of half precision.
+    ("gemma4 f32, beside double precision", f"--arch gemma4 {F32} {MOE} --layers 6 --window-period 3 --window 48 "
+     "--head-dim 512 --window-head-dim 256 --kv-heads 1 --window-kv-heads 2 --window-rope-base 10000 --softcap 30 "
+     "--tied",
+     REFERENCE, LONG),
     ("gemma4 dense f32", f"--arch gemma4 {F32} --experts 0 --top-k 0 --layers 4 --window-period 2 --window 70 "
      "--window-rope-base 10000 --softcap 30", True, LONG),
     ("gemma4 f32, gate and up fused", f"--arch gemma4 {F32} --experts 7 --top-k 3 --layers 4 --window-period 2 "
@@ -94,6 +100,9 @@ CASES = [
     ("grok f32", f"--arch grok {F32} {MOE}", True, LONG),
     ("grok f32, dense part, odd", f"--arch grok {F32} --experts 7 --top-k 3 --embd 192 --heads 6 --kv-heads 3 "
      "--head-dim 32 --expert-ff 96 --ff 160 --beside --softcap 20 --tied", True, LONG),
+    # llama.cpp's GELU is a table of half precision.
+    ("grok f32, beside double precision", f"--arch grok {F32} --experts 8 --top-k 8 --beside --softcap 20", REFERENCE,
+     LONG),
     ("grok q8_0", f"--arch grok -t Q8_0 {MOE} --beside", 5e-3, LONG),
     ("mimo2 f32", f"--arch mimo2 {F32} {MOE} --layers 5 --window 48 --head-dim 96 --value-dim 64 --rotated 32 "
      "--window-kv-heads 4 --dense-layers 1 --window-rope-base 10000", True, LONG),
@@ -166,6 +175,13 @@ CASES = [
     ("deepseek2 f32, lite, joined kv_b, yarn", f"--arch deepseek2 {F32} --experts 4 --top-k 4 --layers 27 "
      "--dense-layers 2 --embd 128 --heads 2 --head-dim 48 --rotated 16 --value-dim 32 --latent 32 --expert-ff 64 "
      "--shared-ff 64 --ff 192 --joined-kv --yarn 40 --yarn-multiplier 0.0707 --ctx 163840", True, LONG),
+    # llama.cpp's flash attention adds values in half precision, and does so with heads' own values: 1.6e-2.
+    ("deepseek2 f32, joined kv_b, yarn", f"--arch deepseek2 {F32} --experts 4 --top-k 4 {MLA} --q-lora 48 --joined-kv "
+     "--yarn 32 --yarn-multiplier 0.1 --ctx 131072", REFERENCE, LONG),
+    ("deepseek2 f32, joined kv_b, yarn without a multiplier", f"--arch deepseek2 {F32} --experts 4 --top-k 4 {MLA} "
+     "--q-lora 48 --joined-kv --yarn 32 --ctx 131072", REFERENCE, LONG),
+    ("deepseek2 f32, beside double precision", f"--arch deepseek2 {F32} --experts 4 --top-k 4 {MLA} --q-lora 48 "
+     "--dense-layers 1 --sigmoid --router-scale 2.5 --yarn 8 --yarn-multiplier 0.1 --ctx 32768", REFERENCE, LONG),
     ("deepseek2 f32, sigmoid and bias", f"--arch deepseek2 {F32} --experts 12 --top-k 3 {MLA} --q-lora 56 --sigmoid "
      "--router-scale 2.5 --dense-layers 2 --tied", True, LONG),
     ("deepseek2 f32, groups", f"--arch deepseek2 {F32} --experts 16 --top-k 3 --groups 4 --groups-used 2 {MLA} "

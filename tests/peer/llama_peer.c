@@ -7,10 +7,10 @@
  *   llama_peer tokenize MODEL TEXTFILE SPECIAL      ids, one line
  *
  * From the environment: GGML_DIR, the directory of the ggml backends; LLAMA_GPU_LAYERS (default 0),
- * how many layers a GPU gets; LLAMA_UBATCH (default 512), rows of a prompt that it computes at
- * once; LLAMA_DEPTH (default 0), tokens before those that bench generates; LLAMA_CPU_MOE (default
- * 0), how many layers' experts, from the first, the CPU has, as --n-cpu-moe of llama.cpp's
- * programs. */
+ * how many layers a GPU gets; LLAMA_FLASH, 0 for attention whose sums are not in half precision;
+ * LLAMA_UBATCH (default 512), rows of a prompt that it computes at once; LLAMA_DEPTH (default 0),
+ * tokens before those that bench generates; LLAMA_CPU_MOE (default 0), how many layers' experts,
+ * from the first, the CPU has, as --n-cpu-moe of llama.cpp's programs. */
 #include "ggml-backend.h"
 #include "llama.h"
 
@@ -67,6 +67,8 @@ static struct llama_context *open_context(struct llama_model *model, int threads
     cp.n_seq_max = n_seq;
     cp.n_threads = threads;
     cp.n_threads_batch = threads;
+    if (!env_number("LLAMA_FLASH", 1))
+        cp.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     struct llama_context *ctx = llama_init_from_model(model, cp);
     if (!ctx)
         die("cannot make a context");
