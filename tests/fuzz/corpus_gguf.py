@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Writes the seeds of fuzz_gguf into tests/fuzz/corpus/gguf: one small model of each architecture,
-and files that are wrong in one way each. Run it again after adding an architecture."""
+and files that are wrong in one way each. Run it again after adding an architecture.
+
+MODEL~KEY is MODEL with another value of that key: tests/unit/model/test_corpus.c has it refused by the key's name."""
 import os
 import struct
 
@@ -76,10 +78,10 @@ def delta_layers(arch, moe):
     return t
 
 
-def latent_model(joined):
+def latent_model(joined, arch="deepseek2"):
     """Latent attention in one of its forms, dense and with experts, and a layer that guesses ahead."""
     embd, heads, latent, rot, nope, v, ff, experts = 8, 2, 6, 2, 3, 4, 12, 4
-    keys = [kv("general.architecture", STR, "deepseek2")]
+    keys = [kv("general.architecture", STR, arch)]
     for k, n in (("block_count", 3), ("nextn_predict_layers", 1), ("context_length", 64), ("embedding_length", embd),
                  ("feed_forward_length", ff), ("leading_dense_block_count", 1), ("attention.head_count", heads),
                  ("attention.head_count_kv", heads if joined else 1), ("attention.kv_lora_rank", latent),
@@ -88,14 +90,17 @@ def latent_model(joined):
                  ("expert_count", experts), ("expert_used_count", 1), ("expert_feed_forward_length", ff),
                  ("expert_shared_count", 2), ("expert_gating_func", 2), ("expert_group_count", 2),
                  ("expert_group_used_count", 1)):
-        keys.append(kv("deepseek2." + k, U32, n))
+        keys.append(kv(arch + "." + k, U32, n))
     if not joined:
         for k, n in (("q_lora_rank", 5), ("key_length_mla", nope + rot), ("value_length_mla", v)):
-            keys.append(kv("deepseek2.attention." + k, U32, n))
+            keys.append(kv(arch + ".attention." + k, U32, n))
     for k, x in (("attention.layer_norm_rms_epsilon", 1e-6), ("rope.scaling.factor", 40.0),
                  ("rope.scaling.yarn_log_multiplier", 0.1), ("expert_weights_scale", 2.5)):
-        keys.append(kv("deepseek2." + k, F32, x))
-    keys.append(kv("deepseek2.rope.scaling.type", STR, "yarn"))
+        keys.append(kv(arch + "." + k, F32, x))
+    keys.append(kv(arch + ".rope.scaling.type", STR, "yarn"))
+    if arch == "mistral4":
+        keys += [kv("mistral4.attention.temperature_scale", F32, 0.1),
+                 kv("mistral4.attention.temperature_length", U32, 16)]
     keys.append(kv("tokenizer.ggml.tokens", ARR, ["a", "b", "<s>"]))
     t = [("token_embd.weight", [embd, 3]), ("output_norm.weight", [embd])]
     for i in range(3):
@@ -333,6 +338,10 @@ PARTS = {
               ATTN + EXPERTS + "ffn_norm:E attn_q_norm:D attn_k_norm:D"),
     "phimoe": (RMS + "rope.scaling.original_context_length=16 rope.scaling.attn_factor=1.19", ATTN + EXPERTS +
                "ffn_norm:E attn_norm.bias:E ffn_norm.bias:E attn_q.bias:Q attn_k.bias:K attn_v.bias:K attn_output.bias:E"),
+    "mistral3": (RMS + "attention.temperature_scale=0.1 rope.scaling.original_context_length=16",
+                 ATTN + EXPERTS + "ffn_norm:E"),
+    "qwen3vlmoe": (RMS + "rope.dimension_sections=[1,1,0,0] n_deepstack_layers=3",
+                   ATTN + EXPERTS + "ffn_norm:E attn_q_norm:D attn_k_norm:D"),
     "arctic": (RMS, ATTN + EXPERTS + "ffn_norm:E ffn_norm_exps:E ffn_gate:EE ffn_up:EE ffn_down:EE"),
     "step35": (RMS + WINDOW + "attention.sliding_window_pattern=[0,1,1,0] swiglu_clamp_exp=[0.0,0.5,0.0,7.0] "
                "swiglu_clamp_shexp=3.0 expert_shared_feed_forward_length=8",
@@ -370,6 +379,69 @@ def parts_model(arch, lie=""):
     return gguf(keys, t)
 
 
+# MODEL~KEY: another value of a key of that model, which its architecture reads or bounds; of an array's first element.
+NAN = float("nan")
+LIES = {
+    "llama": {"attention.head_count_kv": 3},
+    "mixtral": {"expert_used_count": 4},
+    "olmoe": {"attention.head_count": 2**31},
+    "qwen2": {"context_length": 0},
+    "qwen2moe": {"expert_shared_feed_forward_length": 2**31},
+    "qwen3": {"attention.layer_norm_rms_epsilon": NAN},
+    "qwen3moe": {"rope.scaling.factor": 0.5, "expert_count": 2**31},
+    "ernie4_5-moe": {"leading_dense_block_count": 2**31},
+    "hunyuan-moe": {"expert_used_count": 0},
+    "gpt-oss": {"rope.freq_base_swa": -1.0},
+    "qwen3next": {"ssm.group_count": 3, "ssm.conv_kernel": 2**31, "ssm.inner_size": 9, "full_attention_interval": 0},
+    "qwen35moe": {"ssm.time_step_rank": 0, "rope.dimension_sections": 2**30, "nextn_predict_layers": 3},
+    "qwen35": {"ssm.state_size": 2**31},
+    "qwen3vlmoe": {"rope.dimension_sections": -1},
+    "gemma4": {"embedding_length_per_layer_input": 2**31, "attention.key_length_swa": 0, "final_logit_softcapping": NAN,
+               "rope.dimension_count_swa": 3},
+    "deepseek2": {"attention.kv_lora_rank": 2**31, "attention.key_length_mla": 2, "attention.key_length": 9,
+                  "attention.q_lora_rank": 2**31, "expert_group_count": 3, "expert_group_used_count": 3,
+                  "expert_gating_func": 99, "rope.scaling.yarn_log_multiplier": NAN, "attention.head_count_kv": 2},
+    "deepseek2-joined": {"attention.value_length": 2**31, "rope.dimension_count": 2**31, "attention.head_count_kv": 1},
+    "mistral4": {"attention.temperature_length": 0, "attention.temperature_scale": -1.0},
+    "mistral3": {"attention.temperature_scale": NAN, "rope.scaling.original_context_length": 0},
+    "llama4": {"expert_used_count": 2, "interleave_moe_layer_step": 2**31, "attention.sliding_window": 0},
+    "afmoe": {"expert_shared_count": 2**31},
+    "laguna": {"rope.dimension_count_swa": 3},
+    "cohere2moe": {"logit_scale": 0.0, "expert_shared_count": 2**31},
+    "dbrx": {"attention.clamp_kqv": NAN, "attention.layer_norm_epsilon": -1.0},
+    "grok": {"attn_logit_softcapping": 0.0, "embedding_scale": NAN},
+    "mimo2": {"attention.value_scale": -1.0},
+    "maple": {"swiglu_clamp_exp": NAN},
+    "phimoe": {"rope.scaling.attn_factor": 4096.0},
+    "arctic": {"attention.head_count_kv": 0},
+    "step35": {"swiglu_clamp_shexp": -1.0, "swiglu_clamp_exp": NAN},
+    "glm4moe": {"expert_shared_count": 2**31, "nextn_predict_layers": 3, "rope.dimension_sections": 2**30,
+                "rope.dimension_count": 3},
+    "smallthinker": {"expert_gating_func": 99},
+    "hy_v3": {"nextn_predict_layers": 2**31},
+    "mellum": {"attention.key_length": 0},
+    "granitemoe": {"residual_scale": NAN, "logit_scale": 0.0, "attention.scale": -1.0},
+    "exaone-moe": {"leading_dense_block_count": 3},
+    "dots1": {"expert_shared_count": 0},
+    "deepseek": {"leading_dense_block_count": 2**31},
+    "bailingmoe": {"expert_shared_count": 2**31},
+    "bailingmoe2": {"expert_group_used_count": 0, "expert_group_count": 3, "rope.dimension_count": 3},
+    "minimax-m2": {"rope.dimension_count": 6},
+}
+
+
+def lied(data, key, value):
+    """The file with another value of a number, or of the first in an array."""
+    at = data.index(text(key)) + len(text(key))
+    kind, = struct.unpack_from("<I", data, at)
+    at += 4
+    if kind == ARR:
+        kind, = struct.unpack_from("<I", data, at)
+        at += 12
+    new = struct.pack({U32: "<I", F32: "<f", 5: "<i"}[kind], value)
+    return data[:at] + new + data[at + len(new):]
+
+
 def main():
     os.makedirs(OUT, exist_ok=True)
     files = {n: model(n) for n in
@@ -377,23 +449,17 @@ def main():
               "gpt-oss", "qwen3next", "qwen35moe", "qwen35", "gemma4")}
     files["deepseek2"] = latent_model(False)
     files["deepseek2-joined"] = latent_model(True)
+    files["mistral4"] = latent_model(False, "mistral4")
     files.update((name, parts_model(name)) for name in PARTS)
-    files["llama4-top-2"] = parts_model("llama4", "expert_used_count=2")
     files["step35-clamps-of-two"] = parts_model("step35", "swiglu_clamp_exp=[0.5,0.5]")
     files["maple-limits-of-two"] = parts_model("maple", "swiglu_clamp_exp=[0.5,0.5]")
-    files["phimoe-amplitude"] = parts_model("phimoe", "rope.scaling.attn_factor=4096.0")
     files["laguna-wide-shared"] = parts_model("laguna", "expert_shared_count=1024 expert_feed_forward_length=1048576")
-    files["gemma4-odd-rotation"] = model("gemma4", lie=3)
     files["gemma4-wide-rotation"] = model("gemma4", lie=2**31)
     for arch in GROUPED:
         files[arch] = grouped(arch)
-    files["glm4moe-shared"] = grouped("glm4moe", expert_shared_count=2**31)
     files["bailingmoe2-wide"] = grouped("bailingmoe2", expert_shared_count=2**31 + 1,
                                         expert_shared_feed_forward_length=2)
     files["exaone-moe-pattern"] = grouped("exaone-moe", attention_sliding_window_pattern=[True])
-    files["granitemoe-scale"] = grouped("granitemoe", residual_scale=float("nan"))
-    files["glm4moe-nextn"] = grouped("glm4moe", nextn_predict_layers=3)
-    files["glm4moe-sections"] = grouped("glm4moe", rope_dimension_sections=[2**30, 2**30, 2**30, 1])
     files["llama-v2"] = model("llama", 2)
     files["empty-v3"] = gguf([], [])
     whole = files["qwen3moe"]
@@ -411,6 +477,9 @@ def main():
     files["typed-keys"] = gguf([kv("a", F32, float("nan")), kv("b", BOOL, True),
                                 kv("general.alignment", U32, 64)], [])
     files["split"] = gguf([kv("split.count", U32, 2), kv("split.no", U32, 0)], [])
+    for name, lies in LIES.items():
+        arch = {"mixtral": "llama", "deepseek2-joined": "deepseek2"}.get(name, name)
+        files.update(("%s~%s" % (name, key), lied(files[name], "%s.%s" % (arch, key), v)) for key, v in lies.items())
     for name, data in files.items():
         with open(os.path.join(OUT, name), "wb") as f:
             f.write(data)

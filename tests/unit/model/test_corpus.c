@@ -1,0 +1,90 @@
+/* The fuzzer's small models: each opens, and with another value of one key is refused by that key's
+ * name. tests/fuzz/corpus_gguf.py writes them; MODEL~KEY is MODEL with such a value. */
+#include "model/arch/model.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define FOLDER    "tests/fuzz/corpus/gguf"
+#define MAX_BYTES (1u << 20)
+
+/* SL_OK, or why it does not open. */
+static enum sl_status open_file(const char *name, struct sl_err *err) {
+    char path[512];
+    snprintf(path, sizeof path, FOLDER "/%s", name);
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        fail_msg("%s is not there", path);
+    char *data = malloc(MAX_BYTES);
+    assert_non_null(data);
+    size_t n = fread(data, 1, MAX_BYTES, f);
+    fclose(f);
+    struct sl_gguf *g = NULL;
+    struct sl_model *m = NULL;
+    enum sl_status status = sl_gguf_open_memory(data, n, &g, err);
+    if (status == SL_OK)
+        status = sl_model_from_gguf(g, &m, err);
+    if (status == SL_OK)
+        sl_model_close(&m);
+    free(data);
+    return status;
+}
+
+/* Files named for an architecture. */
+static void families_open(void **state) {
+    (void)state;
+    const char *arch;
+    uint32_t n = 0;
+    for (uint32_t i = 0; (arch = sl_model_arch_at(i)); i++) {
+        char path[256];
+        struct sl_err err = {""};
+        snprintf(path, sizeof path, FOLDER "/%s", arch);
+        if (access(path, R_OK) != 0) {
+            print_message("%s has no file: tests/fuzz/corpus_gguf.py should write one\n", arch);
+            continue;
+        }
+        if (open_file(arch, &err) != SL_OK)
+            fail_msg("%s: %s", arch, err.text);
+        n++;
+    }
+    assert_true(n >= 39);
+}
+
+static void lies_are_refused_by_name(void **state) {
+    (void)state;
+    DIR *d = opendir(FOLDER);
+    assert_non_null(d);
+    uint32_t n = 0;
+    for (const struct dirent *e; (e = readdir(d));) {
+        const char *key = strchr(e->d_name, '~');
+        if (!key)
+            continue;
+        char model[256], quoted[300];
+        struct sl_err err = {""};
+        snprintf(model, sizeof model, "%.*s", (int)(key - e->d_name), e->d_name);
+        if (open_file(model, &err) != SL_OK)
+            fail_msg("%s: %s", model, err.text);
+        enum sl_status status = open_file(e->d_name, &err);
+        snprintf(quoted, sizeof quoted, ".%s'", key + 1);
+        if ((status != SL_ERR_CORRUPT && status != SL_ERR_UNSUPPORTED) ||
+            !strstr(err.text, ": key '") || !strstr(err.text, quoted))
+            fail_msg("%s: %d, %s", e->d_name, status, err.text);
+        n++;
+    }
+    closedir(d);
+    assert_true(n >= 70);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(families_open),
+        cmocka_unit_test(lies_are_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
