@@ -12,7 +12,11 @@ CASES = [
     ("qwen2moe f32", f"--arch qwen2moe {F32} {MOE}", True),
     ("mixtral f32", f"--arch llama {F32} {MOE}", True),
     ("mixtral f32 rope_freqs", f"--arch llama {F32} {MOE} --rope-freqs", True),
+    ("mixtral f32, gqa 3, odd", f"--arch llama {F32} --experts 7 --top-k 3 --layers 5 --embd 192 --heads 6 --kv-heads 2 "
+     "--head-dim 48 --expert-ff 96 --tied", True),
     ("olmoe f32", f"--arch olmoe {F32} {MOE} --embd 256 --heads 4 --kv-heads 4 --head-dim 64", True),
+    ("olmoe f32, odd", f"--arch olmoe {F32} --experts 13 --top-k 5 --layers 5 --embd 192 --heads 6 --kv-heads 6 "
+     "--head-dim 32 --expert-ff 96", True),
     ("ernie4_5-moe f32", f"--arch ernie4_5-moe {F32} {MOE} --dense-layers 1", True),
     ("ernie4_5-moe f32, all with experts", f"--arch ernie4_5-moe {F32} --experts 12 --top-k 3 --kv-heads 4", True),
     ("hunyuan-moe f32", f"--arch hunyuan-moe {F32} {MOE} --expert-ff 512", True),
@@ -133,6 +137,12 @@ CASES = [
     ("llama dense f32", f"--arch llama {F32} --experts 0 --top-k 0", True),
     ("qwen3 dense f32", f"--arch qwen3 {F32} --experts 0 --top-k 0", True),
     ("qwen2 dense f32", f"--arch qwen2 {F32} --experts 0 --top-k 0", True),
+    ("llama dense f32, gqa 3, odd", f"--arch llama {F32} --experts 0 --top-k 0 --layers 5 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --ff 160 --tied", True),
+    ("qwen3 dense f32, gqa 3, odd", f"--arch qwen3 {F32} --experts 0 --top-k 0 --layers 5 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --ff 160 --tied", True),
+    ("qwen2 dense f32, gqa 3, odd", f"--arch qwen2 {F32} --experts 0 --top-k 0 --layers 5 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 32 --ff 160 --rope-base 1000000", True),
     ("tied f32", f"--arch qwen3moe {F32} {MOE} --tied", True),
     ("yarn f32", f"--arch qwen3moe {F32} {MOE} --yarn 4", True),
     ("head_dim 96, gqa 1", f"--arch qwen3moe {F32} {MOE} --heads 3 --kv-heads 3 --head-dim 96", True),

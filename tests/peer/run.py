@@ -24,7 +24,7 @@ import tempfile
 
 from cases import CASES, REFERENCE
 
-PROMPTS = [(1, 1), (2, 33), (3, 150)]  # seed, tokens
+PROMPTS = [(1, 1), (2, 33), (3, 320)]  # seed, tokens
 VOCAB = 1024
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = "/usr/bin/python3"  # where the distribution's numpy is
