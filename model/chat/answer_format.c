@@ -50,6 +50,7 @@ static const struct sign {
     {{"[TOOL_CALLS]"}, "mistral"},
     {{"<|tool_call|>"}, "granite"},
     {{"<function_call> "}, "granite-20b-fc"},
+    {{"<|function_call|>"}, "gigachat"},
     {{"<tool_call>"}, "hermes"},
     {{"<function=", "</function>"}, "functionary-v3.1"},
     {{[SHOWN] = "[probe(probe_key="}, "pythonic"},

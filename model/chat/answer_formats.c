@@ -360,6 +360,12 @@ static const struct sl_answer_format formats[] = {
      .syntax = SL_CALL_JSON,
      .call_open = "<function_call>",
      .arguments_key = "arguments"},
+    /* ai-sage/GigaChat3.1-10B-A1.8B: its template writes the first call of a message alone. */
+    {.name = "gigachat",
+     .syntax = SL_CALL_JSON,
+     .call_open = "<|function_call|>",
+     .one_call = true,
+     .arguments_key = "arguments"},
 };
 #define N_FORMATS (sizeof formats / sizeof *formats)
 

@@ -53,6 +53,7 @@ static const struct form {
     {OWN, "xlam.jinja", "xlam", false, 2, RICH},
     {OWN, "internlm2.jinja", "internlm2", false, 2, RICH},
     {OWN, "granite-20b-fc.jinja", "granite-20b-fc", false, 2, RICH},
+    {OWN, "gigachat.jinja", "gigachat", false, 1, RICH},
     {PUBLISHED, "Apertus-8B-Instruct.jinja", "apertus", true, 2, RICH},
     {PUBLISHED, "ByteDance-Seed-OSS.jinja", "seed-oss", true, 2, SIMPLE},
     {PUBLISHED, "GLM-4.6.jinja", "glm", true, 2, RICH},

@@ -320,6 +320,8 @@ static const struct {
      "<function_call> {\"name\": \"get_weather\", \"arguments\": " W1
      "}<function_call> {\"name\": \"now\", \"arguments\": {}}",
      "\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"gigachat", "Wait.<|function_call|>{\"name\": \"get_weather\", \"arguments\": " W1 "}",
+     "\nC:Wait.\nF:get_weather\nA:" W1},
 };
 
 static void reads_every_family(void **state) {
@@ -428,6 +430,7 @@ static void gives_back_what_does_not_parse(void **state) {
         {"xlam", "[1]"},
         {"internlm2", "<|action_start|><|plugin|>\nnow<|action_end|>"},
         {"granite-20b-fc", "<function_call> now()"},
+        {"gigachat", "<|function_call|>now()"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char want[256];
