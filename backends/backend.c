@@ -17,7 +17,7 @@
 /* The ops stand at the end of the table, in the order of ops.def, and all are told apart by bits of
  * caps.lacks_ops. */
 typedef enum sl_status any_op(struct sl_device *d, const void *a);
-_Static_assert(SL_OP_COUNT <= 32 && SL_FUSED_COUNT <= 32, "bits of caps");
+_Static_assert(SL_OP_COUNT <= 64 && SL_FUSED_COUNT <= 32, "bits of caps");
 #define SL_OP(name)                                                                                \
     _Static_assert(offsetof(struct sl_backend_ops, name) ==                                        \
                        sizeof(struct sl_backend_ops) -                                             \
@@ -763,6 +763,19 @@ enum sl_status sl_op_conv_silu(struct sl_device *d, const struct sl_op_conv_silu
     SL_TRY(check_state(d, "conv_silu", &a->state, a->n_tok,
                        (uint64_t)(a->n_taps - 1) * a->n * sizeof(float)));
     return submit_conv_silu(d, a);
+}
+
+enum sl_status sl_op_short_conv(struct sl_device *d, const struct sl_op_short_conv *a) {
+    SL_TRY(check_rows(d, "short_conv", a->n_tok, 0));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->w || !a->y || a->x == a->y)
+        return INVALID("short_conv: a NULL argument, or in place");
+    if (a->n_taps < 2 || a->n_taps > SL_CONV_MAX_TAPS)
+        return UNSUPPORTED("short_conv: %u taps; 2 to %u", a->n_taps, SL_CONV_MAX_TAPS);
+    SL_TRY(check_state(d, "short_conv", &a->state, a->n_tok,
+                       (uint64_t)(a->n_taps - 1) * a->n * sizeof(float)));
+    return submit_short_conv(d, a);
 }
 
 enum sl_status sl_op_delta_rule(struct sl_device *d, const struct sl_op_delta_rule *a) {

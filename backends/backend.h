@@ -367,6 +367,20 @@ struct sl_op_conv_silu {
     uint32_t n_tok, n, n_taps;
 };
 
+/* A short convolution between two gates. A row of x has three parts of n elements: b, c and v.
+ *   y[t,i] = c[t,i] * sum_k w[i,k] * p[t - n_taps + 1 + k, i], p[t,i] = b[t,i] * v[t,i] rounded; k
+ *            ascending, one fused multiply-add each, from 0; p is 0 before the sequence's first
+ *            position
+ * x [n_tok, 3, n]; y [n_tok, n]; w [n, n_taps] f32, n_taps 2 to SL_CONV_MAX_TAPS
+ * state: p of the last n_taps - 1 positions, [n_taps - 1, n] f32, the oldest first
+ * Source: Liquid AI 2025, "LFM2 Technical Report", section 2. */
+struct sl_op_short_conv {
+    const float *x, *w;
+    float *y;
+    struct sl_state_view state;
+    uint32_t n_tok, n, n_taps;
+};
+
 /* The gated delta rule, a recurrence over the rows of each sequence, head by head, with a matrix S
  * [head_dim_k, head_dim_v] as its state. Of a row, in a head h of n_heads:
  *   g    = exp(a[h] * softplus(alpha + dt[h])), b = sigmoid(beta)
@@ -642,7 +656,7 @@ struct sl_device_caps {
     uint32_t subgroup_width;  /* threads that run in step */
     uint32_t shared_bytes;    /* on-chip memory of a workgroup at most */
     uint32_t fused_ops;       /* a bit for each enum sl_fused that it has */
-    uint32_t lacks_ops;       /* a bit for each enum sl_op whose entry is there in vain */
+    uint64_t lacks_ops;       /* a bit for each enum sl_op whose entry is there in vain */
     uint64_t max_alloc_bytes; /* largest buffer; 0: no limit but the memory */
     uint64_t memory_bytes;
     uint64_t held_bytes;               /* of memory_bytes, taken by opening it: staging */

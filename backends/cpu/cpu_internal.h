@@ -73,6 +73,9 @@ struct sl_cpu_kernels {
     /* y[i] = silu(sum_k x[k][i] * w[k * stride_w + i]) */
     void (*conv_silu)(const float *const *x, const float *w, uint32_t stride_w, float *y,
                       uint32_t n_taps, uint32_t n);
+    /* y[i] = gate[i] * (sum_k x[k][i] * w[k * stride_w + i]) */
+    void (*short_conv)(const float *const *x, const float *w, uint32_t stride_w, const float *gate,
+                       float *y, uint32_t n_taps, uint32_t n);
     /* One row of sl_op_delta_rule in n columns, at most SL_CPU_DELTA_COLS, of one head. from, to:
      * the state before and behind it, [n_k] rows at stride_s; from may be to. */
     void (*delta_rule)(const struct sl_cpu_delta_row *r, const float *from, float *to, uint32_t n);

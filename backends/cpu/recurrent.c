@@ -35,6 +35,16 @@ static void conv_silu_c(const float *const *x, const float *w, uint32_t stride_w
     }
 }
 
+static void short_conv_c(const float *const *x, const float *w, uint32_t stride_w,
+                         const float *gate, float *y, uint32_t n_taps, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        float sum = 0;
+        for (uint32_t k = 0; k < n_taps; k++)
+            sum = fmaf(x[k][i], w[k * stride_w + i], sum);
+        y[i] = gate[i] * sum;
+    }
+}
+
 static void delta_rule_c(const struct sl_cpu_delta_row *r, const float *from, float *to,
                          uint32_t n) {
     for (uint32_t j = 0; j < n; j++) {
@@ -56,6 +66,7 @@ void sl_cpu_recurrent_init(struct sl_cpu_kernels *k) {
     k->mul_sigmoid = mul_sigmoid_c;
     k->l2_norm = l2_norm_c;
     k->conv_silu = conv_silu_c;
+    k->short_conv = short_conv_c;
     k->delta_rule = delta_rule_c;
 }
 
@@ -180,6 +191,62 @@ enum sl_status sl_cpu_conv_silu(struct sl_device *d, const struct sl_op_conv_sil
     struct conv_job j = {a, &cpu->k};
     sl_cpu_for_rows(cpu, (a->n + CONV_COLS - 1) / CONV_COLS,
                     (size_t)a->n_tok * a->n_taps * CONV_COLS, conv_blocks, &j);
+    return SL_OK;
+}
+
+struct short_conv_job {
+    const struct sl_op_short_conv *a;
+    const struct sl_cpu_kernels *k;
+};
+
+/* Channels [c, c + n) of all rows. The products of the last n_taps positions are kept here, since
+ * the state's page may be written before the last row that needs it has been computed. */
+static void short_conv_channels(const struct short_conv_job *j, uint32_t c, uint32_t n) {
+    const struct sl_op_short_conv *a = j->a;
+    float w[SL_CONV_MAX_TAPS * CONV_COLS], kept[SL_CONV_MAX_TAPS][CONV_COLS];
+    const float *p[SL_CONV_MAX_TAPS];
+    uint32_t n_old = a->n_taps - 1, last = 0; /* kept[last]: of the newest row; older ones before */
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < a->n_taps; k++)
+            w[k * CONV_COLS + i] = a->w[(size_t)(c + i) * a->n_taps + k];
+    for (uint32_t t = 0; t < a->n_tok; t++) {
+        const float *b = a->x + (size_t)t * 3 * a->n + c, *gate = b + a->n, *v = gate + a->n;
+        if (!follows(&a->state, t)) {
+            const float *from = state_before(&a->state, t);
+            last = n_old - 1;
+            for (uint32_t k = 0; k < n_old; k++)
+                if (from)
+                    memcpy(kept[k], from + (size_t)k * a->n + c, n * sizeof *from);
+                else
+                    memset(kept[k], 0, n * sizeof *from);
+        }
+        last = (last + 1) % a->n_taps;
+        for (uint32_t i = 0; i < n; i++)
+            kept[last][i] = b[i] * v[i];
+        for (uint32_t k = 0; k < a->n_taps; k++)
+            p[k] = kept[(last + 1 + k) % a->n_taps];
+        j->k->short_conv(p, w, CONV_COLS, gate, a->y + (size_t)t * a->n + c, a->n_taps, n);
+        if (!is_kept(&a->state, t, a->n_tok))
+            continue;
+        float *to = state_behind(&a->state, t);
+        for (uint32_t k = 0; k < n_old; k++)
+            memcpy(to + (size_t)k * a->n + c, p[k + 1], n * sizeof *to);
+    }
+}
+
+static void short_conv_blocks(void *ctx, uint32_t begin, uint32_t end) {
+    const struct short_conv_job *j = ctx;
+    for (uint32_t b = begin; b < end; b++) {
+        uint32_t c = b * CONV_COLS, left = j->a->n - c;
+        short_conv_channels(j, c, left < CONV_COLS ? left : CONV_COLS);
+    }
+}
+
+enum sl_status sl_cpu_short_conv(struct sl_device *d, const struct sl_op_short_conv *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct short_conv_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, (a->n + CONV_COLS - 1) / CONV_COLS,
+                    (size_t)a->n_tok * (a->n_taps + 2) * CONV_COLS, short_conv_blocks, &j);
     return SL_OK;
 }
 

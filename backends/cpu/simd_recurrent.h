@@ -52,6 +52,23 @@ static void conv_silu(const float *const *x, const float *w, uint32_t stride_w, 
     }
 }
 
+static void short_conv(const float *const *x, const float *w, uint32_t stride_w, const float *gate,
+                       float *y, uint32_t n_taps, uint32_t n) {
+    uint32_t i, tail = n % 16;
+    for (i = 0; i + 16 <= n; i += 16) {
+        v16 sum = v_zero();
+        for (uint32_t k = 0; k < n_taps; k++)
+            sum = v_fma(v_load(x[k] + i), v_load(w + k * stride_w + i), sum);
+        v_store(y + i, v_mul(v_load(gate + i), sum));
+    }
+    if (tail) {
+        v16 sum = v_zero();
+        for (uint32_t k = 0; k < n_taps; k++)
+            sum = v_fma(v_load_n(x[k] + i, tail, 0), v_load_n(w + k * stride_w + i, tail, 0), sum);
+        v_store_n(y + i, tail, v_mul(v_load_n(gate + i, tail, 0), sum));
+    }
+}
+
 /* 16 n columns, side by side so that one's sum need not wait for the next. */
 static inline __attribute__((always_inline)) void
 delta_vecs(const struct sl_cpu_delta_row *r, const float *from, float *to, const uint32_t n) {
@@ -119,6 +136,7 @@ static void fill_recurrent(struct sl_cpu_kernels *k) {
     k->mul_sigmoid = mul_sigmoid;
     k->l2_norm = l2_norm;
     k->conv_silu = conv_silu;
+    k->short_conv = short_conv;
     k->delta_rule = delta_rule;
 }
 

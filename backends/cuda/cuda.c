@@ -60,5 +60,6 @@ const struct sl_backend_ops sl_cuda_ops = {
 #define SL_FUSED(name) .fused_##name = sl_cuda_fused_##name, .takes_##name = sl_cuda_takes_##name,
 #include "backends/fused.def"
 #define SL_OP(name) .name = sl_cuda_##name,
+#define SL_OP_HOST(name)
 #include "backends/ops.def"
 };

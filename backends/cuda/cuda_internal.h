@@ -241,6 +241,7 @@ uint64_t sl_cuda_ops_scratch_bytes(const struct sl_cuda *c, const struct sl_devi
 void sl_cuda_ops_caps(const struct sl_cuda *c, struct sl_device_caps *caps);
 #define SL_OP(name)                                                                                \
     enum sl_status sl_cuda_##name(struct sl_device *d, const struct sl_op_##name *a);
+#define SL_OP_HOST(name)
 #include "backends/ops.def"
 /* Fused forms: what of them this GPU takes, and how they are launched. */
 #define SL_FUSED(name)                                                                             \

@@ -29,11 +29,12 @@ SL_KERNELS(FITS)
 #undef FITS
 
 static const struct family {
-    uint32_t ops, forms;
+    uint64_t ops;
+    uint32_t forms;
     bool typed, wants_cache;
 } families[] = {
-#define DEVICE                                          UINT32_MAX
-#define OP(name)                                        (1u << SL_OP_##name)
+#define DEVICE                                          UINT64_MAX
+#define OP(name)                                        (UINT64_C(1) << SL_OP_##name)
 #define FORM(name)                                      (1u << SL_FUSED_##name)
 #define ROW(X, name, variants, args, ops, forms, cache) {ops, forms, TYPED_##variants, cache},
 #define TYPED_ONE                                       false
@@ -124,7 +125,7 @@ static enum sl_status miss(struct sl_cuda *c, enum sl_kernel k, const char *imag
         if (f->typed)
             c->lacks_type[op] |= (uint64_t)1 << kernels[k].variant;
         else
-            c->base.caps.lacks_ops |= 1u << op;
+            c->base.caps.lacks_ops |= UINT64_C(1) << op;
         n += (size_t)snprintf(text + n, sizeof text - n, "%s'%s'", n ? " and " : ": no op ",
                               sl_op_name((enum sl_op)op));
     }

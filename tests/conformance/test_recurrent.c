@@ -1,4 +1,4 @@
-/* sl_op_mul_sigmoid, sl_op_l2_norm, sl_op_conv_silu, sl_op_delta_rule */
+/* sl_op_mul_sigmoid, sl_op_l2_norm, sl_op_conv_silu, sl_op_short_conv, sl_op_delta_rule */
 #include "tests/conformance/conformance.h"
 
 #include <math.h>
@@ -239,6 +239,84 @@ static void conv_silu(void) {
             add_rows(&r, 0, 61, 70);                 /* over a page and more */
             add_rows(&r, 1, 0, n[i] > 100 ? 3 : 64); /* a page to its end */
             one_conv(&r, n[i], taps, CONF_PLAIN);
+        }
+}
+
+/* y, then all pages. x [rows, 3, n]. */
+static void run_short_conv(struct sl_device *d, const void *ctx, void *out) {
+    const struct conv_case *c = ctx;
+    size_t n = (size_t)c->r->n * c->n, page = (size_t)(c->n_taps - 1) * c->n;
+    float *y = conf_put(d, NULL, n * sizeof *y);
+    struct sl_op_short_conv a = {.x = conf_put(d, c->x, 3 * n * sizeof *y),
+                                 .w = conf_put(d, c->w, c->n * c->n_taps * sizeof *y),
+                                 .y = y,
+                                 .state = put_state(d, c->r, c->pages, page * sizeof *y),
+                                 .n_tok = c->r->n,
+                                 .n = c->n,
+                                 .n_taps = c->n_taps};
+    conf_ok(sl_op_short_conv(d, &a));
+    conf_get(d, out, y, n * sizeof *y);
+    conf_get(d, (float *)out + n, a.state.pages, N_PAGES * page * sizeof *y);
+}
+
+/* The same, from the formula, by way of the convolution of b * v. */
+static void one_short_conv(const struct rows *r, uint32_t n, uint32_t n_taps, enum conf_fill fill) {
+    size_t all = (size_t)r->n * n, page = (size_t)(n_taps - 1) * n, total = all + N_PAGES * page;
+    struct sl_rng rng = {n * 17 + n_taps};
+    float *x = conf_host(3 * all * sizeof *x), *w = conf_host(n * n_taps * sizeof *w);
+    float *pages = conf_host(N_PAGES * page * sizeof *pages), *y = conf_host(total * sizeof *y);
+    float *p = conf_host(all * sizeof *p);
+    conf_fill(&rng, fill, x, 3 * all);
+    conf_fill(&rng, CONF_PLAIN, w, n * n_taps);
+    conf_fill(&rng, CONF_PLAIN, pages, N_PAGES * page);
+    for (size_t i = 0; i < all; i++)
+        p[i] = x[i / n * 3 * n + i % n] * x[i / n * 3 * n + 2 * n + i % n];
+    struct conv_case c = {r, x, w, pages, n, n_taps};
+    char what[96];
+    snprintf(what, sizeof what, "%u rows of %u, %u taps, fill %d", r->n, n, n_taps, (int)fill);
+    conf_tolerance(1e-6f);
+    conf_case(what, run_short_conv, &c, CONF_F32, total, y);
+    if (conf_same_bits())
+        return;
+    c.x = p;
+    for (size_t i = 0; i < all; i++) {
+        double sum = 0, size = 0, gate = x[i / n * 3 * n + n + i % n];
+        for (uint32_t k = 0; k < n_taps; k++) {
+            double v = conv_x(&c, (uint32_t)(i / n), n_taps - 1 - k, (uint32_t)(i % n)) *
+                       (double)w[i % n * n_taps + k];
+            sum += v, size += fabs(v);
+        }
+        double ref = gate * sum, tol = fabs(gate) * size * 16 * 0x1p-24 + 0x1p-120;
+        conf_near(what, &y[i], &ref, &tol, 1);
+    }
+    double *want = conf_host(N_PAGES * page * sizeof *want), *tol = conf_host(page * sizeof *tol);
+    for (size_t i = 0; i < N_PAGES * page; i++)
+        want[i] = pages[i];
+    for (uint32_t t = 0; t < r->n; t++)
+        for (size_t i = 0; i < page; i++)
+            want[r->slot[t] / PAGE * page + i] =
+                conv_x(&c, t, n_taps - 2 - (uint32_t)(i / n), (uint32_t)(i % n));
+    for (uint32_t i = 0; i < N_PAGES; i++)
+        conf_near(what, y + all + i * page, want + i * page, tol, page);
+}
+
+static void short_conv(void) {
+    need_op(SL_OP_short_conv);
+    static struct rows r;
+    static const uint32_t n[] = {1, 5, 16, 31, 64, 255, 256, 257, 600};
+    for (size_t i = 0; i < CONF_COUNT(n); i++)
+        for (uint32_t taps = 2; taps <= SL_CONV_MAX_TAPS; taps += 1 + taps / 4) {
+            memset(&r, 0, sizeof r);
+            fill_table(&r);
+            add_rows(&r, 1, 7, 1);             /* goes on in a page */
+            add_rows(&r, 0, 64, 1);            /* begins one */
+            add_rows(&r, 2, 0, i % 2 ? 2 : 1); /* begins the sequence, with fewer rows than taps */
+            one_short_conv(&r, n[i], taps, (enum conf_fill)(i % CONF_N_FILL));
+            r.n = 0;
+            add_rows(&r, 2, 63, 1);                  /* the last of a page */
+            add_rows(&r, 0, 61, 70);                 /* over a page and more */
+            add_rows(&r, 1, 0, n[i] > 100 ? 3 : 64); /* a page to its end */
+            one_short_conv(&r, n[i], taps, CONF_PLAIN);
         }
 }
 
@@ -486,10 +564,61 @@ static void slices(void) {
     }
 }
 
+static void run_short_cut(struct sl_device *d, const void *ctx, void *out) {
+    const struct cut_case *c = ctx;
+    static struct rows r;
+    const uint32_t n = CUT_N / 3;
+    size_t page = (size_t)(CUT_TAPS - 1) * n * sizeof(float), n_y = CUT_ROWS * n * sizeof(float);
+    r.n = 0;
+    fill_table(&r);
+    add_rows(&r, 1, 0, CUT_ROWS);
+    struct sl_state_view state = put_state(d, &r, NULL, page);
+    const float *x = conf_put(d, c->x, (size_t)CUT_ROWS * 3 * n * sizeof *x);
+    const float *w = conf_put(d, c->w, n * CUT_TAPS * sizeof *w);
+    float *y = conf_put(d, NULL, n_y);
+    for (uint32_t t = 0; t < CUT_ROWS; t += c->slice) {
+        struct sl_state_view at = state;
+        at.slot += t, at.row_seq += t, at.row_len += t;
+        conf_ok(sl_op_short_conv(d, &(struct sl_op_short_conv){
+                                        .x = x + (size_t)t * 3 * n,
+                                        .w = w,
+                                        .y = y + (size_t)t * n,
+                                        .state = at,
+                                        .n_tok = CUT_ROWS - t < c->slice ? CUT_ROWS - t : c->slice,
+                                        .n = n,
+                                        .n_taps = CUT_TAPS}));
+    }
+    conf_get(d, out, y, n_y);
+    conf_get(d, (char *)out + n_y, state.pages, N_PAGES * page);
+}
+
+static void short_slices(void) {
+    need_op(SL_OP_short_conv);
+    static const uint32_t cuts[] = {CUT_ROWS, 1, 2, 7, 64, 100};
+    const size_t n = CUT_ROWS * (CUT_N / 3) + N_PAGES * (CUT_TAPS - 1) * (CUT_N / 3);
+    struct sl_rng rng = {6};
+    float *x = conf_host(CUT_ROWS * CUT_N * sizeof *x), *w = conf_host(CUT_N * CUT_TAPS * 4);
+    float *whole = conf_host(n * sizeof *whole), *y = conf_host(n * sizeof *y);
+    conf_fill(&rng, CONF_PLAIN, x, CUT_ROWS * CUT_N);
+    conf_fill(&rng, CONF_PLAIN, w, CUT_N * CUT_TAPS);
+    for (size_t i = 0; i < CONF_COUNT(cuts); i++) {
+        struct cut_case c = {x, w, NULL, cuts[i]};
+        conf_tolerance(1e-6f);
+        conf_case("slices", run_short_cut, &c, CONF_F32, n, i ? y : whole);
+        if (i)
+            assert_memory_equal(y, whole, n * sizeof *y);
+    }
+}
+
 int main(int argc, char **argv) {
     static const struct conf_test tests[] = {
-        {"mul_sigmoid", mul_sigmoid}, {"l2_norm", l2_norm}, {"conv_silu", conv_silu},
-        {"delta_rule", delta_rule},   {"slices", slices},
+        {"mul_sigmoid", mul_sigmoid},
+        {"l2_norm", l2_norm},
+        {"conv_silu", conv_silu},
+        {"short_conv", short_conv},
+        {"delta_rule", delta_rule},
+        {"slices", slices},
+        {"slices of short_conv", short_slices},
     };
     return conf_main(argc, argv, "recurrent", &limits, tests, CONF_COUNT(tests));
 }

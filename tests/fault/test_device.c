@@ -120,10 +120,10 @@ static void no_device_memory(void **state) {
     }
 }
 
-static uint32_t op_bits(const enum sl_op *ops, size_t n) {
-    uint32_t bits = 0;
+static uint64_t op_bits(const enum sl_op *ops, size_t n) {
+    uint64_t bits = 0;
     for (size_t i = 0; i < n; i++)
-        bits |= 1u << ops[i];
+        bits |= UINT64_C(1) << ops[i];
     return bits;
 }
 
@@ -137,7 +137,8 @@ static void missing_op(void **state) {
                                       SL_OP_moe_combine, SL_OP_gather_rows, SL_OP_block_max};
     for (uint32_t op = 0; op < SL_OP_COUNT; op++) {
         struct card_source source;
-        card_source_init(&source, &(struct card_config){.n_threads = 1, .lacks_ops = 1u << op});
+        card_source_init(&source,
+                         &(struct card_config){.n_threads = 1, .lacks_ops = UINT64_C(1) << op});
         struct sl_engine_config c = config_for(&source, false);
         struct sl_engine *e = NULL;
         char text[64];

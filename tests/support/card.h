@@ -33,7 +33,7 @@ struct card_config {
     bool eager_copies;        /* what UP and DOWN are given runs at once, while ops are late */
     bool integrated, no_graphs, no_placed, no_fused;
     bool lane;          /* its experts have the host's bits, so that the CPU may compute some */
-    uint32_t lacks_ops; /* a bit for each enum sl_op */
+    uint64_t lacks_ops; /* a bit for each enum sl_op */
     bool mailbox;       /* replays run at once, and the host sees what they copied: caps.told */
     /* Faults: the number, from 1, of the call that fails; 0 = none. */
     uint64_t fail_alloc; /* of alloc: out of memory */

@@ -2,6 +2,16 @@
 #include "tests/unit/backends/cuda_fixture.h"
 #include "tests/support/device_memory.h"
 
+/* Is it an op that GPUs do not compute yet? */
+static bool is_of_host(enum sl_op op) {
+#define SL_OP(name)
+#define SL_OP_HOST(name)                                                                           \
+    if (op == SL_OP_##name)                                                                        \
+        return true;
+#include "backends/ops.def"
+    return false;
+}
+
 /* A layer's ops for one row, with room for what tests vary. */
 struct layer_ops {
     struct sl_op_rms_norm norm, q_norm, k_norm, ffn_norm;
@@ -634,7 +644,7 @@ static void missing(void **state) {
             fail_msg("without %s: %s", faster[i].kernel, names);
         assert_null(strstr(names, faster[i].kernel + strlen("sl_k_")));
         for (uint32_t op = 0; op < SL_OP_COUNT; op++)
-            assert_int_equal(sl_device_has_op(d, (enum sl_op)op), true);
+            assert_int_equal(sl_device_has_op(d, (enum sl_op)op), !is_of_host((enum sl_op)op));
         close_sound(d);
     }
     fake->missing_kernel = NULL;

@@ -42,7 +42,7 @@ static void table(void **state) {
     assert_string_equal(sl_op_name(SL_OP_##name), #name);                                          \
     assert_int_equal(SL_OP_##name, n++);                                                           \
     assert_int_equal(sl_device_has_op(d, SL_OP_##name), ops.name != NULL);                         \
-    d->caps.lacks_ops = 1u << SL_OP_##name;                                                        \
+    d->caps.lacks_ops = UINT64_C(1) << SL_OP_##name;                                               \
     assert_false(sl_device_has_op(d, SL_OP_##name));                                               \
     d->caps.lacks_ops = 0;
 #include "backends/ops.def"
