@@ -184,6 +184,25 @@ static void print_delta(const struct sl_model *m) {
            sl_format_bytes(bytes, buf));
 }
 
+static void print_conv(const struct sl_model *m) {
+    uint32_t n = 0, n_taps = 0;
+    uint64_t bytes = 0;
+    char buf[16];
+    for (uint32_t l = 0; l < m->hp.n_layer; l++) {
+        const struct sl_conv_spec *c = &m->layers[l].spec.conv;
+        if (m->layers[l].spec.mixer != SL_MIXER_CONV)
+            continue;
+        n++;
+        n_taps = c->n_taps;
+        bytes += 4 * (uint64_t)(c->n_taps - 1) * c->n;
+    }
+    if (!n)
+        return;
+    label("convolutions");
+    printf("in %" PRIu32 " layers, over %" PRIu32 " positions; state %s per sequence (f32)\n", n,
+           n_taps, sl_format_bytes(bytes, buf));
+}
+
 /* All layers have it, or none. */
 static void print_latent(const struct sl_model *m) {
     const struct sl_latent_spec *c = &m->layers[0].spec.latent;
@@ -253,6 +272,7 @@ static void print_shapes(const struct sl_model *m) {
     print_attention(m);
     print_latent(m);
     print_delta(m);
+    print_conv(m);
     print_rope(m);
     if (hp->n_layer_nextn) {
         label("nextn (MTP)");

@@ -9,8 +9,9 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
         const char *name, *arch;
         uint32_t n_layer, n_layer_dense, n_embd, n_head, n_head_kv, head_dim, n_rot;
         uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared, n_ff, n_vocab, n_ctx, n_nextn;
+        uint32_t n_taps;
         float rope_base, router_scale;
-        bool qkv_bias, no_qk_norm;
+        bool qkv_bias, no_qk_norm, tied;
     } shapes[] = {
         {.name = "glm-4.5-air",
          .arch = "glm4moe",
@@ -48,6 +49,24 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
          .n_vocab = 200064,
          .n_ctx = 196608,
          .rope_base = 5e6f},
+        /* A quarter of its layers have attention, if not each fourth. */
+        {.name = "lfm2-8b-a1b",
+         .arch = "lfm2moe",
+         .n_layer = 24,
+         .n_layer_dense = 2,
+         .n_embd = 2048,
+         .n_head = 32,
+         .n_head_kv = 8,
+         .head_dim = 64,
+         .n_expert = 32,
+         .n_expert_used = 4,
+         .n_ff_expert = 1792,
+         .n_ff = 7168,
+         .n_vocab = 65536,
+         .n_ctx = 128000,
+         .n_taps = 3,
+         .rope_base = 1e6f,
+         .tied = true},
     };
     for (size_t i = 0; i < SL_COUNTOF(shapes); i++) {
         if (strcmp(name, shapes[i].name) != 0)
@@ -68,6 +87,9 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
         c->n_vocab = shapes[i].n_vocab;
         c->n_ctx = shapes[i].n_ctx;
         c->n_nextn = shapes[i].n_nextn;
+        c->tied = shapes[i].tied;
+        if (shapes[i].n_taps)
+            c->n_taps = shapes[i].n_taps;
         c->rope_base = shapes[i].rope_base;
         c->router_scale = shapes[i].router_scale;
         c->qkv_bias = shapes[i].qkv_bias;

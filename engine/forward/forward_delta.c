@@ -31,18 +31,6 @@ static enum sl_status project(struct sl_forward *f, const struct sl_layer_weight
     return SL_OK;
 }
 
-static struct sl_state_view state_of(const struct sl_forward *f, const struct sl_kv_part *part) {
-    return (struct sl_state_view){
-        .pages = sl_span_addr(sl_kv_part_span(f->kv, part)),
-        .page_bytes = part->bytes,
-        .page_table = part->tail ? f->a.tail_table : f->a.page_table,
-        .slot = part->tail ? f->on_device.tail_slot : f->on_device.slot,
-        .row_seq = f->on_device.row_seq,
-        .row_len = f->on_device.row_len,
-        .max_pages = f->plan->session_pages,
-    };
-}
-
 /* From what project() has left to mixed, and the state goes on by all rows of the step. */
 static enum sl_status recur(struct sl_forward *f, const struct sl_layer_weights *w,
                             const struct sl_place *where) {
@@ -51,14 +39,15 @@ static enum sl_status recur(struct sl_forward *f, const struct sl_layer_weights 
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
     uint32_t width = qkv_width(d), keys = d->n_head_k * d->head_dim, per = d->n_head / d->n_head_k;
-    SL_FORWARD_TRY("convolution",
-                   sl_op_conv_silu(f->dev, &(struct sl_op_conv_silu){.x = a->joint,
-                                                                     .w = w->conv,
-                                                                     .y = a->q,
-                                                                     .state = state_of(f, &part[0]),
-                                                                     .n_tok = s->n_rows,
-                                                                     .n = width,
-                                                                     .n_taps = d->n_taps}));
+    SL_FORWARD_TRY(
+        "convolution",
+        sl_op_conv_silu(f->dev, &(struct sl_op_conv_silu){.x = a->joint,
+                                                          .w = w->conv,
+                                                          .y = a->q,
+                                                          .state = sl_forward_state(f, &part[0]),
+                                                          .n_tok = s->n_rows,
+                                                          .n = width,
+                                                          .n_taps = d->n_taps}));
     SL_FORWARD_TRY("q and k norm",
                    sl_op_l2_norm(f->dev, &(struct sl_op_l2_norm){.x = a->q,
                                                                  .n_tok = s->n_rows,
@@ -79,7 +68,7 @@ static enum sl_status recur(struct sl_forward *f, const struct sl_layer_weights 
                                      .a = w->decay,
                                      .dt = w->dt,
                                      .y = a->mixed,
-                                     .state = state_of(f, &part[1]),
+                                     .state = sl_forward_state(f, &part[1]),
                                      .n_tok = s->n_rows,
                                      .n_heads = d->n_head,
                                      .n_heads_k = d->n_head_k,

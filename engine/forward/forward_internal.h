@@ -226,6 +226,8 @@ enum sl_status sl_forward_send(struct sl_forward *f, const struct sl_place *wher
 void sl_forward_section(const struct sl_forward *f, uint32_t layer, bool begins);
 
 /* forward_ops.c and forward_layers.c: the parts of a step. */
+/* A part of a store that each row replaces, as ops take it. */
+struct sl_state_view sl_forward_state(const struct sl_forward *f, const struct sl_kv_part *part);
 enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
                                uint32_t n_rows, uint32_t n) SL_MUST_CHECK;
 /* The same of whole rows of n_embd, which may be layer norms; bias NULL: none. */

@@ -139,3 +139,15 @@ void sl_forward_section(const struct sl_forward *f, uint32_t layer, bool begins)
              w->shared_gate.data ? ", one shared" : "");
     sl_device_section(f->dev, kind, begins);
 }
+
+struct sl_state_view sl_forward_state(const struct sl_forward *f, const struct sl_kv_part *part) {
+    return (struct sl_state_view){
+        .pages = sl_span_addr(sl_kv_part_span(f->kv, part)),
+        .page_bytes = part->bytes,
+        .page_table = part->tail ? f->a.tail_table : f->a.page_table,
+        .slot = part->tail ? f->on_device.tail_slot : f->on_device.slot,
+        .row_seq = f->on_device.row_seq,
+        .row_len = f->on_device.row_len,
+        .max_pages = f->plan->session_pages,
+    };
+}

@@ -8,7 +8,9 @@
 
 #include <stddef.h>
 
-#define SL_ROLE(role) (UINT64_C(1) << (role))
+/* A set of layer roles, a bit each. */
+__extension__ typedef unsigned __int128 sl_roles;
+#define SL_ROLE(role) ((sl_roles)1 << (role))
 
 #define SL_ROLES_ATTN_BIAS                                                                         \
     (SL_ROLE(SL_L_ATTN_Q_BIAS) | SL_ROLE(SL_L_ATTN_K_BIAS) | SL_ROLE(SL_L_ATTN_V_BIAS))
@@ -53,9 +55,11 @@ struct sl_arch {
     bool split_ff;   /* without expert_feed_forward_length an expert has n_ff / k, not n_ff */
     bool router_normalize, router_softmax_topk; /* unless the file says otherwise */
     enum sl_expert_activation activation;
-    bool delta;            /* layers with a gated delta net among those with attention */
-    bool delta_grouped;    /* sl_delta_spec.grouped */
-    bool latent;           /* all layers have latent attention */
+    bool delta;         /* layers with a gated delta net among those with attention */
+    bool delta_grouped; /* sl_delta_spec.grouped */
+    bool latent;        /* all layers have latent attention */
+    /* Of layers whose attention.head_count_kv is 0; attention itself: there are no such layers. */
+    enum sl_mixer_kind keyless;
     bool gated;            /* sl_attention_spec.gated */
     bool sections;         /* rope.dimension_sections: multi-section RoPE */
     bool nextn;            /* the last nextn_predict_layers layers guess tokens ahead */
@@ -67,8 +71,9 @@ struct sl_arch {
     bool window_freqs;     /* rope_freqs.weight is of layers with a window too */
     /* NULL, or names after "<arch>.", the last NULL: keys that it reads and others refuse. */
     const char *const *keys;
-    const char *ffn_norm;   /* the name of that tensor; NULL: "ffn_norm.weight" */
-    bool window_last;       /* window_period counts from the first layer, which has none */
+    const char *ffn_norm;    /* the name of that tensor; NULL: "ffn_norm.weight" */
+    const char *output_norm; /* of that one; NULL: "output_norm.weight" */
+    bool window_last;        /* window_period counts from the first layer, which has none */
     float window_rope_base; /* of layers with a window, unless the file says otherwise; 0: as of the
                                others */
     bool window_rope_plain; /* layers with a window rotate without YaRN or scaled positions */
@@ -83,7 +88,7 @@ struct sl_arch {
     enum sl_status (*read_own)(struct sl_keys *k, struct sl_hparams *hp, struct sl_layer *layers);
     /* Layer roles by SL_ROLE(), beside those without which a layer of its kind cannot be: required
      * where the layer's kinds know them; allowed there. What is in none is refused. */
-    uint64_t needs, optional;
+    sl_roles needs, optional;
 };
 
 extern const struct sl_arch sl_arch_llama, sl_arch_olmoe, sl_arch_qwen2, sl_arch_qwen2moe,
@@ -94,7 +99,7 @@ extern const struct sl_arch sl_arch_llama, sl_arch_olmoe, sl_arch_qwen2, sl_arch
 extern const struct sl_arch sl_arch_glm4moe, sl_arch_minimax_m2, sl_arch_dots1, sl_arch_deepseek,
     sl_arch_bailingmoe, sl_arch_bailingmoe2, sl_arch_hy_v3, sl_arch_mellum, sl_arch_granitemoe,
     sl_arch_exaone_moe, sl_arch_mistral4, sl_arch_arctic, sl_arch_step35, sl_arch_mistral3,
-    sl_arch_smallthinker, sl_arch_maple, sl_arch_phimoe;
+    sl_arch_smallthinker, sl_arch_maple, sl_arch_phimoe, sl_arch_lfm2moe;
 
 /* Is it one of arch->keys? */
 bool sl_arch_reads(const struct sl_arch *arch, const char *key, size_t len);

@@ -16,7 +16,8 @@ static enum sl_status read_heads(struct sl_keys *k, const struct sl_arch *arch,
     SL_TRY(sl_keys_u32_each(k, "attention.head_count", true, 1, SL_ARCH_MAX_WIDTH, n_head));
     for (uint32_t l = 0; l < hp->n_layer; l++)
         n_head_kv[l] = n_head[l];
-    SL_TRY(sl_keys_u32_each(k, "attention.head_count_kv", false, 1, SL_ARCH_MAX_WIDTH, n_head_kv));
+    SL_TRY(sl_keys_u32_each(k, "attention.head_count_kv", false, arch->keyless ? 0 : 1,
+                            SL_ARCH_MAX_WIDTH, n_head_kv));
     SL_TRY(sl_keys_u32(k, "attention.key_length", false, 1, SL_ARCH_MAX_HEAD_DIM, &dim_k));
     SL_TRY(sl_keys_u32(k, "attention.value_length", false, 1, SL_ARCH_MAX_HEAD_DIM, &dim_v));
     uint32_t window_k = dim_k, window_v = dim_v;
@@ -34,7 +35,7 @@ static enum sl_status read_heads(struct sl_keys *k, const struct sl_arch *arch,
             return sl_keys_fail(k, SL_ERR_CORRUPT, "attention.head_count_kv",
                                 "%" PRIu32 " is out of range, 1 to %" PRIu32 " are allowed",
                                 n_head_kv[l], n_head[l]);
-        if (n_head[l] % n_head_kv[l] != 0)
+        if (n_head_kv[l] && n_head[l] % n_head_kv[l] != 0)
             return sl_keys_fail(k, SL_ERR_CORRUPT, "attention.head_count_kv",
                                 "%" PRIu32 " does not divide the %" PRIu32 " heads", n_head_kv[l],
                                 n_head[l]);
@@ -82,7 +83,7 @@ static enum sl_status read_attention(struct sl_keys *k, const struct sl_arch *ar
                             "attention that is not causal is not supported");
     for (uint32_t l = 0; l < hp->n_layer; l++) {
         struct sl_attention_spec *a = &layers[l].spec.attention;
-        layers[l].spec.mixer = SL_MIXER_ATTENTION;
+        layers[l].spec.mixer = a->n_head_kv ? SL_MIXER_ATTENTION : arch->keyless;
         a->window = windowed[l] ? window : 0;
         a->rope = hp->n_rope > 1 && windowed[l] ? 1 : 0;
         a->scale = scale > 0 ? scale : 1.0f / sqrtf((float)a->head_dim_k);

@@ -30,6 +30,8 @@ enum dim {
     D_DELTA_GATES,
     D_DELTA_DIM,
     D_DELTA_TAPS,
+    D_CONV_IN, /* three times n_embd */
+    D_CONV_TAPS,
     D_LORA_Q,
     D_LATENT,
     D_LATENT_ROW, /* n_latent + n_rot */
@@ -42,7 +44,7 @@ enum dim {
     D_GATE,        /* of attention's output: D_O or D_HEADS */
 };
 
-_Static_assert(SL_L_COUNT <= 64, "a role is a bit");
+_Static_assert(SL_L_COUNT <= 8 * sizeof(sl_roles), "a role is a bit");
 
 struct rule {
     const char *name; /* after "blk.N." for layers */
@@ -104,6 +106,9 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_DELTA_BETA] = {"ssm_beta.weight", {D_EMBD, D_DELTA_HEADS}, false},
     [SL_L_DELTA_ALPHA] = {"ssm_alpha.weight", {D_EMBD, D_DELTA_HEADS}, false},
     [SL_L_DELTA_BA] = {"ssm_ba.weight", {D_EMBD, D_DELTA_GATES}, false},
+    [SL_L_CONV_IN] = {"shortconv.in_proj.weight", {D_EMBD, D_CONV_IN}, false},
+    [SL_L_CONV] = {"shortconv.conv.weight", {D_CONV_TAPS, D_EMBD}, true},
+    [SL_L_CONV_OUT] = {"shortconv.out_proj.weight", {D_EMBD, D_EMBD}, false},
     [SL_L_LATENT_Q_A] = {"attn_q_a.weight", {D_EMBD, D_LORA_Q}, false},
     [SL_L_LATENT_Q_A_NORM] = {"attn_q_a_norm.weight", {D_LORA_Q}, true},
     [SL_L_LATENT_Q_B] = {"attn_q_b.weight", {D_LORA_Q, D_Q}, false},
@@ -132,7 +137,7 @@ static const struct rule layer_rules[SL_L_COUNT] = {
 
 /* What a layer of a kind must have, and what it may. */
 struct kind_roles {
-    uint64_t needs, may;
+    sl_roles needs, may;
 };
 static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
     [SL_MIXER_ATTENTION] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_ATTN_Q) | SL_ROLE(SL_L_ATTN_K) |
@@ -149,7 +154,10 @@ static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
                             SL_ROLE(SL_L_DELTA_BA)},
     [SL_MIXER_LATENT] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_LATENT_KV_A) |
                              SL_ROLE(SL_L_LATENT_KV_A_NORM) | SL_ROLE(SL_L_ATTN_OUT),
-                         0}};
+                         0},
+    [SL_MIXER_CONV] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_CONV_IN) | SL_ROLE(SL_L_CONV) |
+                           SL_ROLE(SL_L_CONV_OUT),
+                       0}};
 static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
     [SL_FFN_DENSE] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) |
                           SL_ROLE(SL_L_FFN_DOWN),
@@ -166,7 +174,7 @@ static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
 /* One tensor that may stand for several. */
 static const struct {
     enum sl_layer_role role;
-    uint64_t for_roles;
+    sl_roles for_roles;
 } joined[] = {
     {SL_L_EXPERTS_GATE_UP, SL_ROLE(SL_L_EXPERTS_GATE) | SL_ROLE(SL_L_EXPERTS_UP)},
     {SL_L_ATTN_QKV, SL_ROLE(SL_L_ATTN_Q) | SL_ROLE(SL_L_ATTN_K) | SL_ROLE(SL_L_ATTN_V)},
@@ -180,8 +188,8 @@ static const struct {
     (SL_ROLE(SL_L_SHARED_GATE) | SL_ROLE(SL_L_SHARED_UP) | SL_ROLE(SL_L_SHARED_DOWN))
 
 /* Which of two forms q's projection has, and which of two those of keys and values. */
-static uint64_t latent_roles(const struct sl_latent_spec *s) {
-    uint64_t q = s->n_lora_q ? SL_ROLE(SL_L_LATENT_Q_A) | SL_ROLE(SL_L_LATENT_Q_A_NORM) |
+static sl_roles latent_roles(const struct sl_latent_spec *s) {
+    sl_roles q = s->n_lora_q ? SL_ROLE(SL_L_LATENT_Q_A) | SL_ROLE(SL_L_LATENT_Q_A_NORM) |
                                    SL_ROLE(SL_L_LATENT_Q_B)
                              : SL_ROLE(SL_L_ATTN_Q);
     return q | (s->joined ? SL_ROLE(SL_L_LATENT_KV_B)
@@ -191,7 +199,7 @@ static uint64_t latent_roles(const struct sl_latent_spec *s) {
 static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_hparams *hp,
                                   const struct sl_layer_spec *s) {
     const struct kind_roles *mixer = &mixer_roles[s->mixer], *ffn = &ffn_roles[s->ffn];
-    uint64_t may = mixer->may | ffn->may;
+    sl_roles may = mixer->may | ffn->may;
     struct kind_roles r = {mixer->needs | ffn->needs | (arch->needs & may), 0};
     if (s->mixer == SL_MIXER_LATENT)
         r.needs |= latent_roles(&s->latent);
@@ -272,6 +280,10 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return s->delta.head_dim;
     case D_DELTA_TAPS:
         return s->delta.n_taps;
+    case D_CONV_IN:
+        return 3 * (uint64_t)hp->n_embd;
+    case D_CONV_TAPS:
+        return s->conv.n_taps;
     case D_LORA_Q:
         return c->n_lora_q;
     case D_LATENT:
@@ -396,6 +408,11 @@ static enum sl_status refuse_layer_tensor(const struct sl_model *m, const struct
                        m->arch->name);
 }
 
+static const char *global_name(const struct sl_arch *arch, unsigned role) {
+    return role == SL_G_OUTPUT_NORM && arch->output_norm ? arch->output_norm
+                                                         : global_rules[role].name;
+}
+
 static const char *name_of(const struct sl_arch *arch, unsigned role) {
     for (const struct sl_arch_name *n = arch->names; n && n->name; n++)
         if (n->role == role && !n->also)
@@ -436,7 +453,7 @@ static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
     uint64_t layer;
     if (!layer_name(t->name, &layer, &rest)) {
         for (unsigned role = 0; role < SL_G_COUNT; role++) {
-            if (!equals(t->name, global_rules[role].name) || !has_global(m->arch, &m->hp, role))
+            if (!equals(t->name, global_name(m->arch, role)) || !has_global(m->arch, &m->hp, role))
                 continue;
             m->global[role] = t;
             return SL_OK;
@@ -456,7 +473,7 @@ static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
                            m->arch->name, m->hp.n_layer + m->hp.n_layer_nextn,
                            m->hp.n_layer + m->hp.n_layer_nextn - 1);
     const struct sl_layer_spec *spec = &m->layers[layer].spec;
-    uint64_t allowed = roles_of(m->arch, &m->hp, spec).may;
+    sl_roles allowed = roles_of(m->arch, &m->hp, spec).may;
     for (unsigned role = 0; role < SL_L_COUNT; role++) {
         if (!(allowed & SL_ROLE(role)) || !is_named(m->arch, role, rest))
             continue;
@@ -493,7 +510,7 @@ static enum sl_status missing(const struct sl_model *m, struct sl_err *err, cons
 }
 
 /* Takes what joined tensors stand for out of *required. */
-static enum sl_status check_joined(const struct sl_model *m, uint32_t l, uint64_t *required,
+static enum sl_status check_joined(const struct sl_model *m, uint32_t l, sl_roles *required,
                                    struct sl_err *err) {
     const struct sl_layer *layer = &m->layers[l];
     for (size_t i = 0; i < sizeof joined / sizeof joined[0]; i++) {
@@ -544,7 +561,7 @@ static enum sl_status check_globals(struct sl_model *m, struct sl_err *err) {
         if (m->global[role])
             status = check_shape(m, NULL, m->global[role], &global_rules[role], err);
         else if (required && has_global(m->arch, &m->hp, role))
-            status = missing(m, err, global_rules[role].name);
+            status = missing(m, err, global_name(m->arch, role));
     }
     return status == SL_OK ? choose_factors(m, err) : status;
 }
@@ -564,7 +581,7 @@ enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
     status = check_globals(m, err);
     for (uint32_t l = 0; l < m->hp.n_layer && status == SL_OK; l++) {
         struct sl_layer *layer = &m->layers[l];
-        uint64_t required = roles_of(m->arch, &m->hp, &layer->spec).needs;
+        sl_roles required = roles_of(m->arch, &m->hp, &layer->spec).needs;
         status = check_joined(m, l, &required, err);
         find_gate(m->arch, layer);
         for (unsigned role = 0; role < SL_L_COUNT && status == SL_OK; role++) {

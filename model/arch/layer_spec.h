@@ -11,6 +11,7 @@ enum sl_mixer_kind {
     SL_MIXER_ATTENTION, /* grouped-query attention over keys and values of all positions */
     SL_MIXER_DELTA,     /* gated delta net: a state of fixed size in place of keys and values */
     SL_MIXER_LATENT,    /* latent attention: one low-rank row a position, shared by all heads */
+    SL_MIXER_CONV,      /* a short convolution between gates: a few rows in place of keys */
     SL_MIXER_KINDS
 };
 enum sl_ffn_kind {
@@ -62,6 +63,11 @@ struct sl_delta_spec {
     uint32_t head_dim; /* of all of them */
     uint32_t n_taps;   /* positions that the convolution reads, its own included */
     bool grouped;      /* value head h reads key head h / (n_head / n_head_k), else h % n_head_k */
+};
+
+struct sl_conv_spec {
+    uint32_t n;      /* channels: n_embd */
+    uint32_t n_taps; /* positions that it reads, its own included */
 };
 
 /* Of each position a row of n_latent elements is kept, from which every head's key and value are
@@ -121,6 +127,7 @@ struct sl_layer_spec {
     struct sl_attention_spec attention; /* of SL_MIXER_ATTENTION */
     struct sl_delta_spec delta;         /* of SL_MIXER_DELTA */
     struct sl_latent_spec latent;       /* of SL_MIXER_LATENT */
+    struct sl_conv_spec conv;           /* of SL_MIXER_CONV */
     uint32_t n_ff;                      /* of SL_FFN_DENSE, and of experts.beside */
     bool gelu;                          /* GEGLU in dense and shared parts, not SwiGLU */
     float limit; /* of SwiGLU in dense and shared parts, as in SL_EXPERT_SWIGLU_LIMITED; 0 = none */

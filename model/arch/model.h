@@ -138,6 +138,10 @@ enum sl_layer_role {
     SL_L_EMBD_GATE, /* inp_gate.weight  [n_embd, n_embd_layer] */
     SL_L_EMBD_PROJ, /* proj.weight      [n_embd_layer, n_embd] */
     SL_L_EMBD_NORM, /* post_norm.weight [n_embd] */
+    /* Short convolution: in [n_embd, 3 n_embd], of each row b, c and v; [n_taps, n_embd]; out. */
+    SL_L_CONV_IN,
+    SL_L_CONV,
+    SL_L_CONV_OUT,
     SL_L_COUNT
 };
 

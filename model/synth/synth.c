@@ -328,6 +328,8 @@ static void write_parts(struct sl_gguf_writer *w, const struct sl_synth_config *
     }
     if (parts & SL_SYNTH_TEMPER)
         sl_gguf_write_f32(w, KEY("attention.temperature_scale"), 0.5f);
+    if (parts & SL_SYNTH_CONV)
+        sl_gguf_write_u32(w, KEY("shortconv.l_cache"), c->n_taps);
     if (parts & SL_SYNTH_MAPLE)
         sl_gguf_write_f32(w, KEY("swiglu_clamp_exp"), 0.7f);
     if (parts & SL_SYNTH_PHI) {
@@ -374,10 +376,12 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     }
     if (traits & SL_SYNTH_LATENT) {
         write_latent(w, c);
-    } else if (c->n_head_kv_odd || c->n_head_kv_window) {
+    } else if (c->n_head_kv_odd || c->n_head_kv_window || parts & SL_SYNTH_CONV) {
+        bool none = parts & SL_SYNTH_CONV; /* of layers without attention */
         sl_gguf_array_begin_i32(w, KEY("attention.head_count_kv"));
         for (uint32_t l = 0; l < c->n_layer; l++)
-            sl_gguf_array_add_i32(w, (int32_t)sl_synth_kv_heads(c, l));
+            sl_gguf_array_add_i32(
+                w, none && !sl_synth_attends(c, traits, l) ? 0 : (int32_t)sl_synth_kv_heads(c, l));
         sl_gguf_array_end(w);
     } else {
         sl_gguf_write_u32(w, KEY("attention.head_count_kv"), c->n_head_kv);

@@ -34,6 +34,7 @@ static const struct sl_synth_family families[] = {
     {"smallthinker", SL_SYNTH_MOE | SL_SYNTH_EXPERT_FF | SL_SYNTH_WINDOW},
     {"maple", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_WINDOW},
     {"phimoe", SL_SYNTH_MOE | SL_SYNTH_QKV_BIAS | SL_SYNTH_OUT_BIAS},
+    {"lfm2moe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_DENSE_LEAD},
     {"hy_v3", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
                   SL_SYNTH_DENSE_LEAD},
     {"mellum", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_WINDOW},
@@ -83,6 +84,7 @@ uint32_t sl_synth_parts(const char *arch) {
         {"smallthinker", SL_SYNTH_SMALLTHINKER | SL_SYNTH_PATTERN | SL_SYNTH_FULL_FIRST},
         {"maple", SL_SYNTH_MAPLE | SL_SYNTH_PATTERN},
         {"phimoe", SL_SYNTH_PHI},
+        {"lfm2moe", SL_SYNTH_SIGMOID | SL_SYNTH_CONV},
         {"hy_v3", SL_SYNTH_SIGMOID | SL_SYNTH_NEXTN | SL_SYNTH_HY3},
         {"mellum", SL_SYNTH_PATTERN},
         {"granitemoe", SL_SYNTH_GRANITE},
@@ -214,6 +216,18 @@ static void add_delta(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     add(p, attn, SL_FILL_RANDOM, share / (0.6f * sqrtf((float)v)), v, n, 0, "ssm_out.weight", i);
 }
 
+/* A short convolution between gates, whose product of three has unit size. */
+static void add_conv(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+    int i = (int)l;
+    uint64_t n = c->n_embd;
+    float in = 1 / sqrtf((float)n), share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
+    enum sl_dtype attn = pick(&c->attn, l);
+    add(p, attn, SL_FILL_RANDOM, in, n, 3 * n, 0, "shortconv.in_proj.weight", i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1 / sqrtf((float)c->n_taps), c->n_taps, n, 0,
+        "shortconv.conv.weight", i);
+    add(p, attn, SL_FILL_RANDOM, share * in, n, n, 0, "shortconv.out_proj.weight", i);
+}
+
 /* Latent attention. The latent is normed, so that keys and values have about unit size. */
 static void add_latent(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
     int i = (int)l;
@@ -319,6 +333,8 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         add_latent(p, c, l);
     else if (sl_synth_attends(c, traits, l))
         add_attention(p, c, traits, l);
+    else if (sl_synth_parts(c->arch) & SL_SYNTH_CONV)
+        add_conv(p, c, l);
     else
         add_delta(p, c, traits, l);
     uint32_t parts = sl_synth_parts(c->arch);
@@ -542,7 +558,10 @@ enum sl_status sl_synth_plan(const struct sl_synth_config *c, struct sl_synth_pl
         add_layer(p, c, traits, l);
     for (uint32_t l = c->n_layer; l < c->n_layer + c->n_nextn; l++)
         add_nextn(p, c, l);
-    add_norm(p, n, "output_norm.weight", -1);
+    add_norm(p, n,
+             sl_synth_parts(c->arch) & SL_SYNTH_CONV ? "token_embd_norm.weight"
+                                                     : "output_norm.weight",
+             -1);
     if (!c->tied)
         add(p, c->output, SL_FILL_SUCCESSOR, 1 / sqrtf((float)n), n, c->n_vocab, 0, "output.weight",
             -1);

@@ -459,6 +459,18 @@ static void delta_nets(void **state) {
     compare_all(&(struct subject){.name = "delta nets", .config = &c});
 }
 
+/* Short convolutions in three layers of four, the first one dense. */
+static void short_convolutions(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("lfm2moe");
+    c.n_layer_dense = 1;
+    c.n_expert = 11;
+    c.n_expert_used = 3;
+    c.n_taps = 3;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "short convolutions", .config = &c});
+}
+
 /* One row a position for all heads, with projections that are quantised; layers of two kinds. */
 static void latents(void **state) {
     (void)state;
@@ -588,6 +600,7 @@ int main(void) {
         cmocka_unit_test(layers_that_differ),
         cmocka_unit_test(windows_and_biases),
         cmocka_unit_test(delta_nets),
+        cmocka_unit_test(short_convolutions),
         cmocka_unit_test(latents),
         cmocka_unit_test(joined_latents),
         cmocka_unit_test(parts_with_norms),

@@ -275,6 +275,11 @@ CASES = [
     ("phimoe f32, long factors, gqa 3, odd", f"--arch phimoe {F32} --experts 11 --top-k 3 --layers 5 --embd 288 --heads 6 "
      "--kv-heads 2 --head-dim 48 --expert-ff 96 --ctx 8192 --rope-base 10000", True, LONG),
     ("phimoe q4_K", f"--arch phimoe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --ctx 8192", 5e-3, LONG),
+    ("lfm2moe f32", f"--arch lfm2moe {F32} {MOE} --layers 5 --attn-every 3 --taps 3 --dense-layers 1 --tied", True, LONG),
+    ("lfm2moe f32, gqa 3, 5 taps, odd", f"--arch lfm2moe {F32} --experts 11 --top-k 4 --layers 6 --embd 288 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --expert-ff 96 --ff 224 --dense-layers 2 --attn-every 4 --taps 5", True, LONG),
+    ("lfm2moe q4_K", f"--arch lfm2moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 5 --attn-every 3 --taps 3 "
+     "--dense-layers 1", 5e-3, LONG),
     ("glm4moe f32", f"--arch glm4moe {F32} {MOE} --layers 5 --dense-layers 1 --rotated 32 --router-scale 2.5 --nextn 1",
      True, LONG),
     ("glm4moe f32, no q and k norms, sections, odd", f"--arch glm4moe {F32} --experts 11 --top-k 4 --layers 4 "

@@ -156,7 +156,7 @@ static void slices_of_layers_that_differ(void **state) {
     (void)state;
     static const char *const archs[] = {"ernie4_5-moe", "hunyuan-moe", "gpt-oss", "qwen35moe",
                                         "qwen3next",    "deepseek2",   "gemma4",  "granitemoe",
-                                        "smallthinker", "maple",       "phimoe"};
+                                        "smallthinker", "maple",       "phimoe",  "lfm2moe"};
     const size_t first = BY_BUILD(0, 0, 2),
                  end = BY_BUILD(sizeof archs / sizeof *archs, sizeof archs / sizeof *archs, 3);
     static const char *const splits[] = {NULL, "1,4", "2,3", "4,1"};
@@ -218,11 +218,11 @@ static void devices_that_lack(void **state) {
 
     sc = tiny_config("qwen35moe"); /* layer 1 has attention */
     open_model(&m, &sc);
-    d->caps.lacks_ops = 1u << SL_OP_delta_rule;
+    d->caps.lacks_ops = UINT64_C(1) << SL_OP_delta_rule;
     assert_int_equal(sl_memory_plan_make(m.model, &c, d, &p, &test_err), SL_ERR_UNSUPPORTED);
     assert_non_null(
         strstr(test_err.text, "layer 0 (gated delta net): device cpu has no op 'delta_rule'"));
-    d->caps.lacks_ops = 1u << SL_OP_mul_sigmoid;
+    d->caps.lacks_ops = UINT64_C(1) << SL_OP_mul_sigmoid;
     assert_int_equal(sl_memory_plan_make(m.model, &c, d, &p, &test_err), SL_ERR_UNSUPPORTED);
     assert_non_null(strstr(test_err.text, "layer 1 (grouped-query attention): device cpu has no op "
                                           "'mul_sigmoid'"));

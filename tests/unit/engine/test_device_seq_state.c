@@ -50,6 +50,11 @@ static int setup_delta(void **state) {
     return open_arch("qwen35moe", 0);
 }
 
+static int setup_conv(void **state) {
+    (void)state;
+    return open_arch("lfm2moe", 0);
+}
+
 /* Latents in place of keys and values. */
 static int setup_latent(void **state) {
     (void)state;
@@ -354,5 +359,6 @@ int main(void) {
         return failed;
     failed += cmocka_run_group_tests(tests, setup_full, teardown);
     failed += cmocka_run_group_tests(tests, setup_delta, teardown);
+    failed += cmocka_run_group_tests(tests, setup_conv, teardown);
     return failed + cmocka_run_group_tests(tests, setup_latent, teardown);
 }

@@ -50,6 +50,14 @@ static int setup_delta(void **state) {
     return 0;
 }
 
+/* The same with the inputs of a convolution. */
+static int setup_conv(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("lfm2moe");
+    open_model(&tiny, &c);
+    return 0;
+}
+
 /* Latents in place of keys and values. */
 static int setup_latent(void **state) {
     (void)state;
@@ -429,6 +437,7 @@ int main(void) {
     failed += cmocka_run_group_tests(tests, setup, teardown);
     failed += cmocka_run_group_tests(tests, setup_long, teardown);
     failed += cmocka_run_group_tests(tests, setup_delta, teardown);
+    failed += cmocka_run_group_tests(tests, setup_conv, teardown);
     failed += cmocka_run_group_tests(tests, setup_latent, teardown);
     return failed;
 }

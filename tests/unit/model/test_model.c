@@ -213,7 +213,7 @@ static void test_arch_list(void **state) {
                           "hunyuan-moe",  "gpt-oss",    "qwen3next", "qwen35moe", "qwen35",
                           "qwen3vlmoe",   "deepseek2",  "gemma4",    "llama4",    "afmoe",
                           "laguna",       "cohere2moe", "dbrx",      "grok",      "mimo2",
-                          "mistral4",     "arctic",     "step35",    "mistral3"};
+                          "mistral4",     "arctic",     "step35",    "mistral3",  "lfm2moe"};
     uint32_t n_want = sizeof want / sizeof want[0];
     uint32_t n = 0;
     for (; sl_model_arch_at(n); n++) {
