@@ -807,6 +807,24 @@ enum sl_status sl_op_delta_rule(struct sl_device *d, const struct sl_op_delta_ru
     return submit_delta_rule(d, a);
 }
 
+enum sl_status sl_op_state_scan(struct sl_device *d, const struct sl_op_state_scan *a) {
+    SL_TRY(check_rows(d, "state_scan", a->n_tok, 0));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->x || !a->b || !a->c || !a->dt || !a->a || !a->dt_bias || !a->skip || !a->y)
+        return INVALID("state_scan: a NULL argument");
+    if (!a->n_heads || !a->n_groups || a->n_heads % a->n_groups || !a->head_dim || !a->n_state)
+        return INVALID("state_scan: %u heads of %u over %u groups of %u", a->n_heads, a->head_dim,
+                       a->n_groups, a->n_state);
+    uint64_t inner = (uint64_t)a->n_heads * a->head_dim;
+    if (a->n_tok > 1 && (a->stride < inner || a->stride < (uint64_t)a->n_groups * a->n_state))
+        return INVALID("state_scan: rows of %llu and %llu elements at stride %u",
+                       (unsigned long long)inner, (unsigned long long)a->n_groups * a->n_state,
+                       a->stride);
+    SL_TRY(check_state(d, "state_scan", &a->state, a->n_tok, inner * a->n_state * sizeof(float)));
+    return submit_state_scan(d, a);
+}
+
 enum sl_status sl_op_gelu_mul(struct sl_device *d, const struct sl_op_gelu_mul *a) {
     if (!a->n)
         return SL_OK;

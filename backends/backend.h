@@ -356,12 +356,12 @@ struct sl_state_view {
 
 /* Convolution of each channel over the last n_taps positions of its sequence, then SiLU:
  *   y[t,c] = silu(sum_k w[c,k] * x[t - n_taps + 1 + k, c]), k ascending, one fused multiply-add
- *            each, from 0; x is 0 before the sequence's first position
- * x, y [n_tok, n]; w [n, n_taps] f32, n_taps 2 to SL_CONV_MAX_TAPS
+ *            each, from bias[c] (bias NULL: from 0); x is 0 before the sequence's first position
+ * x, y [n_tok, n]; w [n, n_taps], bias [n] f32, n_taps 2 to SL_CONV_MAX_TAPS
  * state: x of the last n_taps - 1 positions, [n_taps - 1, n] f32, the oldest first */
 #define SL_CONV_MAX_TAPS 8u
 struct sl_op_conv_silu {
-    const float *x, *w;
+    const float *x, *w, *bias;
     float *y;
     struct sl_state_view state;
     uint32_t n_tok, n, n_taps;
@@ -405,6 +405,25 @@ struct sl_op_delta_rule {
     uint32_t stride_gate, gate_group, gate_group_stride;
     bool grouped;
     float scale;
+};
+
+/* A state space's recurrence with one decay a head (Mamba-2) over the rows of each sequence, head
+ * by head, with a matrix S [n_state, head_dim] as its state. Of a row, in a head h of n_heads: d =
+ * softplus(dt + dt_bias[h]), g = exp(a[h] * d) S[i,j] = g * S[i,j] + b[i] * (d * x[j]) y[j] =
+ * skip[h] * x[j] + sum_i S[i,j] c[i] Order of operations: rows one by one, so that the result does
+ * not depend on how a sequence is divided into steps. S[i,j] = fma(b[i], d * x[j], g * S[i,j]),
+ * both products rounded; the sum over i ascends, one fused multiply-add each, from 0; y[j] =
+ * fma(skip[h], x[j], sum). Columns j do not depend on one another. softplus as in sl_op_delta_rule.
+ * x [n_tok, n_heads, head_dim], b, c [n_tok, n_groups, n_state]: token t at t*stride elements of
+ * each; n_groups divides n_heads, and head h reads group h / (n_heads / n_groups). dt [n_tok,
+ * n_heads], a, dt_bias, skip [n_heads] f32. y [n_tok, n_heads, head_dim] contiguous; state: S of
+ * all heads, [n_heads, n_state, head_dim] f32. Source: Dao and Gu 2024, "Transformers are SSMs",
+ * section 7. */
+struct sl_op_state_scan {
+    const float *x, *b, *c, *dt, *a, *dt_bias, *skip;
+    float *y;
+    struct sl_state_view state;
+    uint32_t n_tok, n_heads, n_groups, head_dim, n_state, stride;
 };
 
 /* One matrix for each head, all of one shape. For head h of token t:

@@ -47,6 +47,15 @@ struct sl_cpu_delta_row {
     float g, b, scale;
 };
 
+/* One row of one head of sl_op_state_scan. */
+struct sl_cpu_scan_row {
+    const float *b, *c, *x; /* x and y at the first of the columns */
+    float *y;
+    uint32_t n_state;
+    uint32_t stride_s; /* elements between rows of the state */
+    float g, d, skip;
+};
+
 /* The kernels that differ by instruction set. The C definitions fill the table and faster ones
  * overwrite entries; all give the same bits. */
 struct sl_cpu_kernels {
@@ -70,15 +79,18 @@ struct sl_cpu_kernels {
     /* y[i] *= sigmoid(gate[i]) */
     void (*mul_sigmoid)(const float *gate, float *y, uint32_t n);
     void (*l2_norm)(float *x, uint32_t n, float eps);
-    /* y[i] = silu(sum_k x[k][i] * w[k * stride_w + i]) */
-    void (*conv_silu)(const float *const *x, const float *w, uint32_t stride_w, float *y,
-                      uint32_t n_taps, uint32_t n);
+    /* y[i] = silu(bias[i] + sum_k x[k][i] * w[k * stride_w + i]) */
+    void (*conv_silu)(const float *const *x, const float *w, uint32_t stride_w, const float *bias,
+                      float *y, uint32_t n_taps, uint32_t n);
     /* y[i] = gate[i] * (sum_k x[k][i] * w[k * stride_w + i]) */
     void (*short_conv)(const float *const *x, const float *w, uint32_t stride_w, const float *gate,
                        float *y, uint32_t n_taps, uint32_t n);
     /* One row of sl_op_delta_rule in n columns, at most SL_CPU_DELTA_COLS, of one head. from, to:
      * the state before and behind it, [n_k] rows at stride_s; from may be to. */
     void (*delta_rule)(const struct sl_cpu_delta_row *r, const float *from, float *to, uint32_t n);
+
+    /* The same of sl_op_state_scan. */
+    void (*state_scan)(const struct sl_cpu_scan_row *r, const float *from, float *to, uint32_t n);
 
     /* KV types; n a multiple of the block. */
     void (*f32_to_f16)(const float *x, void *y, uint32_t n);

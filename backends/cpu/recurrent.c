@@ -25,10 +25,10 @@ static void l2_norm_c(float *x, uint32_t n, float eps) {
         x[i] *= inv;
 }
 
-static void conv_silu_c(const float *const *x, const float *w, uint32_t stride_w, float *y,
-                        uint32_t n_taps, uint32_t n) {
+static void conv_silu_c(const float *const *x, const float *w, uint32_t stride_w, const float *bias,
+                        float *y, uint32_t n_taps, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
-        float sum = 0;
+        float sum = bias[i];
         for (uint32_t k = 0; k < n_taps; k++)
             sum = fmaf(x[k][i], w[k * stride_w + i], sum);
         y[i] = sl_siluf(sum);
@@ -62,12 +62,27 @@ static void delta_rule_c(const struct sl_cpu_delta_row *r, const float *from, fl
     }
 }
 
+static void state_scan_c(const struct sl_cpu_scan_row *r, const float *from, float *to,
+                         uint32_t n) {
+    for (uint32_t j = 0; j < n; j++) {
+        float sum = 0, u = r->d * r->x[j];
+        for (uint32_t i = 0; i < r->n_state; i++) {
+            size_t at = (size_t)i * r->stride_s + j;
+            float s = fmaf(r->b[i], u, r->g * from[at]);
+            sum = fmaf(s, r->c[i], sum);
+            to[at] = s;
+        }
+        r->y[j] = fmaf(r->skip, r->x[j], sum);
+    }
+}
+
 void sl_cpu_recurrent_init(struct sl_cpu_kernels *k) {
     k->mul_sigmoid = mul_sigmoid_c;
     k->l2_norm = l2_norm_c;
     k->conv_silu = conv_silu_c;
     k->short_conv = short_conv_c;
     k->delta_rule = delta_rule_c;
+    k->state_scan = state_scan_c;
 }
 
 /* ---- by rows ---- */
@@ -149,11 +164,14 @@ struct conv_job {
 static void conv_channels(const struct conv_job *j, uint32_t c, uint32_t n) {
     const struct sl_op_conv_silu *a = j->a;
     float w[SL_CONV_MAX_TAPS * CONV_COLS], old[(SL_CONV_MAX_TAPS - 1) * CONV_COLS];
+    float bias[CONV_COLS];
     const float *x[SL_CONV_MAX_TAPS];
     uint32_t n_old = a->n_taps - 1, first = 0;
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t k = 0; k < a->n_taps; k++)
             w[k * CONV_COLS + i] = a->w[(size_t)(c + i) * a->n_taps + k];
+    for (uint32_t i = 0; i < n; i++)
+        bias[i] = a->bias ? a->bias[c + i] : 0;
     for (uint32_t t = 0; t < a->n_tok; t++) {
         if (!follows(&a->state, t)) {
             const float *from = state_before(&a->state, t);
@@ -169,7 +187,7 @@ static void conv_channels(const struct conv_job *j, uint32_t c, uint32_t n) {
             x[k] = t - first >= back ? a->x + (size_t)(t - back) * a->n + c
                                      : old + (size_t)(n_old + t - first - back) * CONV_COLS;
         }
-        j->k->conv_silu(x, w, CONV_COLS, a->y + (size_t)t * a->n + c, a->n_taps, n);
+        j->k->conv_silu(x, w, CONV_COLS, bias, a->y + (size_t)t * a->n + c, a->n_taps, n);
         if (!is_kept(&a->state, t, a->n_tok))
             continue;
         float *to = state_behind(&a->state, t);
@@ -301,5 +319,56 @@ enum sl_status sl_cpu_delta_rule(struct sl_device *d, const struct sl_op_delta_r
     struct delta_job j = {a, &cpu->k, n_blocks};
     sl_cpu_for_rows(cpu, a->n_heads * n_blocks,
                     (size_t)a->n_tok * a->head_dim_k * SL_CPU_DELTA_COLS * 2, delta_blocks, &j);
+    return SL_OK;
+}
+
+struct scan_job {
+    const struct sl_op_state_scan *a;
+    const struct sl_cpu_kernels *k;
+    uint32_t n_blocks; /* of columns in a head */
+};
+
+/* Columns [c, c + n) of a head in all rows. */
+static void scan_columns(const struct scan_job *j, uint32_t h, uint32_t c, uint32_t n) {
+    const struct sl_op_state_scan *a = j->a;
+    size_t group = (size_t)(h / (a->n_heads / a->n_groups)) * a->n_state;
+    size_t in_state = (size_t)h * a->n_state * a->head_dim + c;
+    size_t at = (size_t)h * a->head_dim + c;
+    for (size_t t = 0; t < a->n_tok; t++) {
+        float d = sl_softplusf(a->dt[t * a->n_heads + h] + a->dt_bias[h]);
+        struct sl_cpu_scan_row r = {
+            .b = a->b + t * a->stride + group,
+            .c = a->c + t * a->stride + group,
+            .x = a->x + t * a->stride + at,
+            .y = a->y + t * a->n_heads * a->head_dim + at,
+            .n_state = a->n_state,
+            .stride_s = a->head_dim,
+            .g = sl_expf(a->a[h] * d),
+            .d = d,
+            .skip = a->skip[h],
+        };
+        const float *from = state_before(&a->state, (uint32_t)t);
+        float *to = (float *)state_behind(&a->state, (uint32_t)t) + in_state;
+        if (!from)
+            for (uint32_t i = 0; i < a->n_state; i++)
+                memcpy(to + (size_t)i * a->head_dim, zeros, n * sizeof *to);
+        j->k->state_scan(&r, from ? from + in_state : to, to, n);
+    }
+}
+
+static void scan_blocks(void *ctx, uint32_t begin, uint32_t end) {
+    const struct scan_job *j = ctx;
+    for (uint32_t b = begin; b < end; b++) {
+        uint32_t c = b % j->n_blocks * SL_CPU_DELTA_COLS, left = j->a->head_dim - c;
+        scan_columns(j, b / j->n_blocks, c, left < SL_CPU_DELTA_COLS ? left : SL_CPU_DELTA_COLS);
+    }
+}
+
+enum sl_status sl_cpu_state_scan(struct sl_device *d, const struct sl_op_state_scan *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    uint32_t n_blocks = (a->head_dim + SL_CPU_DELTA_COLS - 1) / SL_CPU_DELTA_COLS;
+    struct scan_job j = {a, &cpu->k, n_blocks};
+    sl_cpu_for_rows(cpu, a->n_heads * n_blocks, (size_t)a->n_tok * a->n_state * SL_CPU_DELTA_COLS,
+                    scan_blocks, &j);
     return SL_OK;
 }

@@ -35,17 +35,17 @@ static void l2_norm(float *x, uint32_t n, float eps) {
         v_store_n(x + i, tail, v_mul(v_load_n(x + i, tail, 0), by));
 }
 
-static void conv_silu(const float *const *x, const float *w, uint32_t stride_w, float *y,
-                      uint32_t n_taps, uint32_t n) {
+static void conv_silu(const float *const *x, const float *w, uint32_t stride_w, const float *bias,
+                      float *y, uint32_t n_taps, uint32_t n) {
     uint32_t i, tail = n % 16;
     for (i = 0; i + 16 <= n; i += 16) {
-        v16 sum = v_zero();
+        v16 sum = v_load(bias + i);
         for (uint32_t k = 0; k < n_taps; k++)
             sum = v_fma(v_load(x[k] + i), v_load(w + k * stride_w + i), sum);
         v_store(y + i, v_silu(sum));
     }
     if (tail) {
-        v16 sum = v_zero();
+        v16 sum = v_load_n(bias + i, tail, 0);
         for (uint32_t k = 0; k < n_taps; k++)
             sum = v_fma(v_load_n(x[k] + i, tail, 0), v_load_n(w + k * stride_w + i, tail, 0), sum);
         v_store_n(y + i, tail, v_silu(sum));
@@ -132,12 +132,65 @@ static void delta_rule(const struct sl_cpu_delta_row *row, const float *from, fl
     }
 }
 
+/* 16 n columns, side by side. */
+static inline __attribute__((always_inline)) void
+scan_vecs(const struct sl_cpu_scan_row *r, const float *from, float *to, const uint32_t n) {
+    v16 sum[4], u[4], g = v_set1(r->g), d = v_set1(r->d), skip = v_set1(r->skip);
+    uint32_t j;
+    for (j = 0; j < n; j++) {
+        u[j] = v_mul(d, v_load(r->x + j * 16));
+        sum[j] = v_zero();
+    }
+    for (size_t i = 0; i < r->n_state; i++) {
+        v16 b = v_set1(r->b[i]), c = v_set1(r->c[i]);
+        for (j = 0; j < n; j++) {
+            size_t at = i * r->stride_s + j * 16;
+            v16 s = v_fma(b, u[j], v_mul(g, v_load(from + at)));
+            sum[j] = v_fma(s, c, sum[j]);
+            v_store(to + at, s);
+        }
+    }
+    for (j = 0; j < n; j++)
+        v_store(r->y + j * 16, v_fma(skip, v_load(r->x + j * 16), sum[j]));
+}
+
+/* n columns, less than 16. */
+static void scan_few(const struct sl_cpu_scan_row *r, const float *from, float *to, uint32_t n) {
+    v16 sum = v_zero(), g = v_set1(r->g), x = v_load_n(r->x, n, 0);
+    v16 u = v_mul(v_set1(r->d), x);
+    for (size_t i = 0; i < r->n_state; i++) {
+        size_t at = i * r->stride_s;
+        v16 s = v_fma(v_set1(r->b[i]), u, v_mul(g, v_load_n(from + at, n, 0)));
+        sum = v_fma(s, v_set1(r->c[i]), sum);
+        v_store_n(to + at, n, s);
+    }
+    v_store_n(r->y, n, v_fma(v_set1(r->skip), x, sum));
+}
+
+static void state_scan(const struct sl_cpu_scan_row *row, const float *from, float *to,
+                       uint32_t n) {
+    struct sl_cpu_scan_row r = *row;
+    while (n) {
+        uint32_t step = n;
+        if (V_ACC >= 16 && n >= 64)
+            scan_vecs(&r, from, to, (step = 64) / 16);
+        else if (n >= 32)
+            scan_vecs(&r, from, to, (step = 32) / 16);
+        else if (n >= 16)
+            scan_vecs(&r, from, to, (step = 16) / 16);
+        else
+            scan_few(&r, from, to, n);
+        r.x += step, r.y += step, from += step, to += step, n -= step;
+    }
+}
+
 static void fill_recurrent(struct sl_cpu_kernels *k) {
     k->mul_sigmoid = mul_sigmoid;
     k->l2_norm = l2_norm;
     k->conv_silu = conv_silu;
     k->short_conv = short_conv;
     k->delta_rule = delta_rule;
+    k->state_scan = state_scan;
 }
 
 #endif

@@ -33,6 +33,8 @@ enum sl_status sl_cuda_l2_norm(struct sl_device *d, const struct sl_op_l2_norm *
 }
 
 enum sl_status sl_cuda_conv_silu(struct sl_device *d, const struct sl_op_conv_silu *a) {
+    if (a->bias) /* only layers with state_scan have one, and are refused */
+        return SL_ERR_UNSUPPORTED;
     struct sl_karg_conv_silu k = {.x = a->x,
                                   .w = a->w,
                                   .y = a->y,

@@ -1,4 +1,5 @@
-/* sl_op_mul_sigmoid, sl_op_l2_norm, sl_op_conv_silu, sl_op_short_conv, sl_op_delta_rule */
+/* sl_op_mul_sigmoid, sl_op_l2_norm, sl_op_conv_silu, sl_op_short_conv, sl_op_delta_rule,
+ * sl_op_state_scan */
 #include "tests/conformance/conformance.h"
 
 #include <math.h>
@@ -149,7 +150,7 @@ static struct sl_state_view put_state(struct sl_device *d, const struct rows *r,
 
 struct conv_case {
     const struct rows *r;
-    const float *x, *w, *pages;
+    const float *x, *w, *bias, *pages; /* bias NULL: none */
     uint32_t n, n_taps;
 };
 
@@ -160,6 +161,7 @@ static void run_conv(struct sl_device *d, const void *ctx, void *out) {
     float *y = conf_put(d, NULL, n * sizeof *y);
     struct sl_op_conv_silu a = {.x = conf_put(d, c->x, n * sizeof *y),
                                 .w = conf_put(d, c->w, c->n * c->n_taps * sizeof *y),
+                                .bias = c->bias ? conf_put(d, c->bias, c->n * sizeof *y) : NULL,
                                 .y = y,
                                 .state = put_state(d, c->r, c->pages, page * sizeof *y),
                                 .n_tok = c->r->n,
@@ -185,7 +187,8 @@ static double conv_x(const struct conv_case *c, uint32_t t, uint32_t back, uint3
     return c->pages[((size_t)page * (c->n_taps - 1) + c->n_taps - 1 - before) * c->n + ch];
 }
 
-static void one_conv(const struct rows *r, uint32_t n, uint32_t n_taps, enum conf_fill fill) {
+static void one_conv(const struct rows *r, uint32_t n, uint32_t n_taps, enum conf_fill fill,
+                     bool biased) {
     size_t all = (size_t)r->n * n, page = (size_t)(n_taps - 1) * n, total = all + N_PAGES * page;
     struct sl_rng rng = {n * 13 + n_taps};
     float *x = conf_host(all * sizeof *x), *w = conf_host(n * n_taps * sizeof *w);
@@ -193,15 +196,18 @@ static void one_conv(const struct rows *r, uint32_t n, uint32_t n_taps, enum con
     conf_fill(&rng, fill, x, all);
     conf_fill(&rng, CONF_PLAIN, w, n * n_taps);
     conf_fill(&rng, CONF_PLAIN, pages, N_PAGES * page);
-    struct conv_case c = {r, x, w, pages, n, n_taps};
+    float *bias = conf_host(n * sizeof *bias);
+    conf_fill(&rng, CONF_PLAIN, bias, n);
+    struct conv_case c = {r, x, w, biased ? bias : NULL, pages, n, n_taps};
     char what[96];
-    snprintf(what, sizeof what, "%u rows of %u, %u taps, fill %d", r->n, n, n_taps, (int)fill);
+    snprintf(what, sizeof what, "%u rows of %u, %u taps, fill %d%s", r->n, n, n_taps, (int)fill,
+             biased ? ", biased" : "");
     conf_tolerance(1e-6f);
     conf_case(what, run_conv, &c, CONF_F32, total, y);
     if (conf_same_bits())
         return;
     for (size_t i = 0; i < all; i++) {
-        double sum = 0, size = 0;
+        double sum = biased ? bias[i % n] : 0, size = fabs(sum);
         for (uint32_t k = 0; k < n_taps; k++) {
             double p = conv_x(&c, (uint32_t)(i / n), n_taps - 1 - k, (uint32_t)(i % n)) *
                        (double)w[i % n * n_taps + k];
@@ -233,13 +239,29 @@ static void conv_silu(void) {
             add_rows(&r, 1, 7, 1);             /* goes on in a page */
             add_rows(&r, 0, 64, 1);            /* begins one */
             add_rows(&r, 2, 0, i % 2 ? 2 : 1); /* begins the sequence, with fewer rows than taps */
-            one_conv(&r, n[i], taps, (enum conf_fill)(i % CONF_N_FILL));
+            one_conv(&r, n[i], taps, (enum conf_fill)(i % CONF_N_FILL), false);
             r.n = 0;
             add_rows(&r, 2, 63, 1);                  /* the last of a page */
             add_rows(&r, 0, 61, 70);                 /* over a page and more */
             add_rows(&r, 1, 0, n[i] > 100 ? 3 : 64); /* a page to its end */
-            one_conv(&r, n[i], taps, CONF_PLAIN);
+            one_conv(&r, n[i], taps, CONF_PLAIN, false);
         }
+}
+
+/* Only a device that scans states needs a bias. */
+static void conv_silu_biased(void) {
+    need_op(SL_OP_conv_silu);
+    need_op(SL_OP_state_scan);
+    static struct rows r;
+    static const uint32_t n[] = {1, 5, 16, 31, 64, 257};
+    for (size_t i = 0; i < CONF_COUNT(n); i++) {
+        memset(&r, 0, sizeof r);
+        fill_table(&r);
+        add_rows(&r, 2, 63, 1);
+        add_rows(&r, 0, 61, 70);
+        add_rows(&r, 1, 0, 3);
+        one_conv(&r, n[i], 2 + (uint32_t)i, CONF_PLAIN, true);
+    }
 }
 
 /* y, then all pages. x [rows, 3, n]. */
@@ -271,7 +293,7 @@ static void one_short_conv(const struct rows *r, uint32_t n, uint32_t n_taps, en
     conf_fill(&rng, CONF_PLAIN, pages, N_PAGES * page);
     for (size_t i = 0; i < all; i++)
         p[i] = x[i / n * 3 * n + i % n] * x[i / n * 3 * n + 2 * n + i % n];
-    struct conv_case c = {r, x, w, pages, n, n_taps};
+    struct conv_case c = {r, x, w, NULL, pages, n, n_taps};
     char what[96];
     snprintf(what, sizeof what, "%u rows of %u, %u taps, fill %d", r->n, n, n_taps, (int)fill);
     conf_tolerance(1e-6f);
@@ -564,6 +586,159 @@ static void slices(void) {
     }
 }
 
+struct scan_case {
+    const struct rows *r;
+    const float *x, *dt, *a, *dt_bias, *skip, *pages;
+    uint32_t n_heads, n_groups, dim, n_state;
+    uint32_t slice; /* rows of a call; 0: all */
+};
+
+static uint32_t scan_width(const struct scan_case *c) {
+    return c->n_heads * c->dim + 2 * c->n_groups * c->n_state;
+}
+
+/* y, then all pages. */
+static void run_scan(struct sl_device *d, const void *ctx, void *out) {
+    const struct scan_case *c = ctx;
+    uint32_t n = c->r->n, width = scan_width(c), inner = c->n_heads * c->dim;
+    size_t page = (size_t)inner * c->n_state;
+    const float *x = conf_put(d, c->x, (size_t)n * width * sizeof *x);
+    const float *dt = conf_put(d, c->dt, (size_t)n * c->n_heads * sizeof *x);
+    float *y = conf_put(d, NULL, (size_t)n * inner * sizeof *y);
+    struct sl_op_state_scan a = {.a = conf_put(d, c->a, c->n_heads * sizeof *y),
+                                 .dt_bias = conf_put(d, c->dt_bias, c->n_heads * sizeof *y),
+                                 .skip = conf_put(d, c->skip, c->n_heads * sizeof *y),
+                                 .state = put_state(d, c->r, c->pages, page * sizeof *y),
+                                 .n_heads = c->n_heads,
+                                 .n_groups = c->n_groups,
+                                 .head_dim = c->dim,
+                                 .n_state = c->n_state,
+                                 .stride = width};
+    void *pages = a.state.pages;
+    uint32_t step = c->slice ? c->slice : n;
+    for (uint32_t t = 0; t < n; t += step) {
+        a.x = x + (size_t)t * width;
+        a.b = a.x + inner;
+        a.c = a.b + c->n_groups * c->n_state;
+        a.dt = dt + (size_t)t * c->n_heads;
+        a.y = y + (size_t)t * inner;
+        a.n_tok = n - t < step ? n - t : step;
+        conf_ok(sl_op_state_scan(d, &a));
+        a.state.slot += step, a.state.row_seq += step, a.state.row_len += step;
+    }
+    conf_get(d, out, y, (size_t)n * inner * sizeof *y);
+    conf_get(d, (float *)out + (size_t)n * inner, pages, N_PAGES * page * sizeof *y);
+}
+
+/* In double precision, from the formula; s [n_state, dim] is replaced. */
+static void scan_ref(const struct scan_case *c, uint32_t t, uint32_t h, double *s, double *y) {
+    const float *row = c->x + (size_t)t * scan_width(c), *x = row + h * c->dim;
+    const float *b = row + c->n_heads * c->dim + h / (c->n_heads / c->n_groups) * c->n_state;
+    const float *read = b + c->n_groups * c->n_state;
+    double d = log1p(exp((double)c->dt[(size_t)t * c->n_heads + h] + (double)c->dt_bias[h]));
+    double g = exp((double)c->a[h] * d);
+    for (uint32_t j = 0; j < c->dim; j++) {
+        y[j] = (double)c->skip[h] * x[j];
+        for (uint32_t i = 0; i < c->n_state; i++) {
+            s[i * c->dim + j] = g * s[i * c->dim + j] + d * x[j] * b[i];
+            y[j] += s[i * c->dim + j] * read[i];
+        }
+    }
+}
+
+/* With slices: also cut into those, with the same bits. */
+static void one_scan(const struct scan_case *shape, uint32_t seed, bool slices) {
+    struct scan_case c = *shape;
+    const struct rows *r = c.r;
+    size_t width = scan_width(&c), inner = (size_t)c.n_heads * c.dim, n_y = r->n * inner;
+    size_t head = (size_t)c.n_state * c.dim, page = c.n_heads * head, total = n_y + N_PAGES * page;
+    struct sl_rng rng = {seed};
+    float *x = conf_host(r->n * width * sizeof *x), *dt = conf_host(r->n * c.n_heads * sizeof *dt);
+    float *heads = conf_host(3 * (size_t)c.n_heads * sizeof *heads);
+    float *pages = conf_host(N_PAGES * page * sizeof *pages), *y = conf_host(total * sizeof *y);
+    conf_fill(&rng, CONF_PLAIN, x, r->n * width);
+    conf_fill(&rng, CONF_PLAIN, dt, (size_t)r->n * c.n_heads);
+    conf_fill(&rng, CONF_PLAIN, heads, 3 * (size_t)c.n_heads);
+    conf_fill(&rng, CONF_PLAIN, pages, N_PAGES * page);
+    for (uint32_t h = 0; h < c.n_heads; h++)
+        heads[h] = -0.1f - 8 * fabsf(heads[h]);
+    for (size_t i = 0; i < r->n * width; i++)
+        if (i % width >= inner)
+            x[i] /= sqrtf((float)c.n_state);
+    for (size_t i = 0; i < (size_t)r->n * c.n_heads; i++)
+        dt[i] *= i % 7 ? 4 : 40; /* past 20, where softplus is its argument */
+    c.x = x, c.dt = dt, c.a = heads, c.dt_bias = heads + c.n_heads;
+    c.skip = heads + 2 * (size_t)c.n_heads, c.pages = pages;
+    char what[128];
+    snprintf(what, sizeof what, "%u rows, %u heads of %u, %u groups of %u", r->n, c.n_heads, c.dim,
+             c.n_groups, c.n_state);
+    conf_tolerance(1e-5f);
+    conf_case(what, run_scan, &c, CONF_F32, total, y);
+    float *cut = conf_host(total * sizeof *cut);
+    for (uint32_t slice = 1; slices && slice < 80; slice = slice * 4 + 3) {
+        c.slice = slice;
+        conf_case(what, run_scan, &c, CONF_F32, total, cut);
+        assert_memory_equal(cut, y, total * sizeof *cut);
+    }
+    if (conf_same_bits())
+        return;
+    double *s = conf_host(head * sizeof *s), *ref = conf_host(c.dim * sizeof *ref);
+    double *want = conf_host(N_PAGES * page * sizeof *want);
+    size_t most = page > c.dim ? page : c.dim;
+    double *tol = conf_host(most * sizeof *tol);
+    for (size_t i = 0; i < most; i++)
+        tol[i] = 2e-4; /* of states of up to 40 * 4 * 4 */
+    for (size_t i = 0; i < N_PAGES * page; i++)
+        want[i] = pages[i];
+    for (uint32_t h = 0; h < c.n_heads; h++)
+        for (uint32_t t = 0; t < r->n; t++) {
+            if (!t || r->row_seq[t] != r->row_seq[t - 1]) {
+                uint32_t len = r->row_len[t];
+                size_t from =
+                    len < 2 ? 0 : r->table[r->row_seq[t] * MAX_PAGES + (len - 2) / PAGE] * page;
+                for (size_t i = 0; i < head; i++)
+                    s[i] = len < 2 ? 0 : (double)pages[from + h * head + i];
+            }
+            scan_ref(&c, t, h, s, ref);
+            conf_near(what, y + ((size_t)t * c.n_heads + h) * c.dim, ref, tol, c.dim);
+            memcpy(want + r->slot[t] / PAGE * page + h * head, s, head * sizeof *s);
+        }
+    for (uint32_t p = 0; p < N_PAGES; p++)
+        conf_near(what, y + n_y + p * page, want + p * page, tol, page);
+}
+
+static void state_scan(void) {
+    need_op(SL_OP_state_scan);
+    static struct rows r;
+    static const struct scan_case shapes[] = {
+        {.n_heads = 1, .n_groups = 1, .dim = 1, .n_state = 1},
+        {.n_heads = 2, .n_groups = 1, .dim = 15, .n_state = 7},
+        {.n_heads = 6, .n_groups = 3, .dim = 16, .n_state = 16},
+        {.n_heads = 4, .n_groups = 4, .dim = 65, .n_state = 33},
+        {.n_heads = 3, .n_groups = 1, .dim = 100, .n_state = 64},
+        {.n_heads = 2, .n_groups = 1, .dim = 64, .n_state = 128},
+        {.n_heads = 1, .n_groups = 1, .dim = 250, .n_state = 20},
+    };
+    for (size_t i = 0; i < CONF_COUNT(shapes); i++) {
+        struct scan_case c = shapes[i];
+        c.r = &r;
+        memset(&r, 0, sizeof r);
+        fill_table(&r);
+        add_rows(&r, 1, 7, 1);
+        add_rows(&r, 0, 64, 1);
+        add_rows(&r, 2, 0, 2);
+        one_scan(&c, (uint32_t)i, false);
+        r.n = 0;
+        add_rows(&r, 2, 63, 1);
+        add_rows(&r, 0, 61, 70);
+        add_rows(&r, 1, 0, 17);
+        one_scan(&c, 100 + (uint32_t)i, false);
+        r.n = 0;
+        add_rows(&r, 1, 0, 150);
+        one_scan(&c, 200 + (uint32_t)i, true);
+    }
+}
+
 static void run_short_cut(struct sl_device *d, const void *ctx, void *out) {
     const struct cut_case *c = ctx;
     static struct rows r;
@@ -619,6 +794,8 @@ int main(int argc, char **argv) {
         {"delta_rule", delta_rule},
         {"slices", slices},
         {"slices of short_conv", short_slices},
+        {"conv_silu with a bias", conv_silu_biased},
+        {"state_scan", state_scan},
     };
     return conf_main(argc, argv, "recurrent", &limits, tests, CONF_COUNT(tests));
 }
