@@ -203,6 +203,29 @@ static void print_conv(const struct sl_model *m) {
            n_taps, sl_format_bytes(bytes, buf));
 }
 
+static void print_mamba(const struct sl_model *m) {
+    uint32_t n = 0;
+    uint64_t bytes = 0;
+    char buf[16], n1[32], n2[32], n3[32], n4[32], n5[32];
+    for (uint32_t l = 0; l < m->hp.n_layer; l++) {
+        const struct sl_mamba_spec *s = &m->layers[l].spec.mamba;
+        uint64_t inner = (uint64_t)s->n_head * s->head_dim;
+        uint64_t conv = inner + 2 * (uint64_t)s->n_group * s->n_state;
+        if (m->layers[l].spec.mixer != SL_MIXER_MAMBA)
+            continue;
+        n++;
+        bytes += 4 * (inner * s->n_state + (s->n_taps - 1) * conv);
+    }
+    if (!n)
+        return;
+    label("Mamba-2");
+    printf("in %" PRIu32 " layers: %s heads of %s, %s groups of %s, convolution over %s; state %s "
+           "per sequence (f32)\n",
+           n, OF_LAYERS(m, mamba.n_head, n1), OF_LAYERS(m, mamba.head_dim, n2),
+           OF_LAYERS(m, mamba.n_group, n3), OF_LAYERS(m, mamba.n_state, n4),
+           OF_LAYERS(m, mamba.n_taps, n5), sl_format_bytes(bytes, buf));
+}
+
 /* All layers have it, or none. */
 static void print_latent(const struct sl_model *m) {
     const struct sl_latent_spec *c = &m->layers[0].spec.latent;
@@ -273,6 +296,7 @@ static void print_shapes(const struct sl_model *m) {
     print_latent(m);
     print_delta(m);
     print_conv(m);
+    print_mamba(m);
     print_rope(m);
     if (hp->n_layer_nextn) {
         label("nextn (MTP)");

@@ -41,7 +41,7 @@ static enum sl_purpose purpose_of(const char *name) {
         return SL_PURPOSE_ROUTER;
     if (has(name, "norm"))
         return SL_PURPOSE_NORM;
-    if (has(name, "attn") || has(name, "ssm_"))
+    if (has(name, "attn") || has(name, "ssm_") || has(name, "shortconv"))
         return SL_PURPOSE_ATTENTION;
     return has(name, "ffn") ? SL_PURPOSE_FFN : SL_PURPOSE_OTHER;
 }

@@ -248,7 +248,7 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b, "
         "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
         "deepseek-v3, kimi-k2, glm-4.7-flash, gemma4-26b, llama4-scout, glm-4.5-air, minimax-m2, "
-        "lfm2-8b-a1b",
+        "lfm2-8b-a1b, granite-4-h-small",
         name);
     return false;
 }
@@ -281,7 +281,7 @@ static const struct sl_arg args[] = {
      "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe, deepseek2, gemma4, llama4, afmoe, "
      "laguna, cohere2moe, dbrx, grok, mimo2, glm4moe, minimax-m2, dots1, deepseek, bailingmoe, "
      "bailingmoe2, hy_v3, mellum, granitemoe, exaone-moe, mistral4, "
-     "arctic, step35, mistral3, smallthinker, maple, phimoe, lfm2moe",
+     "arctic, step35, mistral3, smallthinker, maple, phimoe, lfm2moe, granitehybrid",
      false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",
@@ -356,13 +356,19 @@ static const struct sl_arg args[] = {
      false},
     {SL_ARG_FLAG, 0, "--no-qk-norm", NULL, &given.c.no_qk_norm, "q and k are not normed (glm4moe)",
      false},
-    {SL_ARG_HEADING, 0, "Gated delta net (qwen3next, qwen35moe, qwen35), convolution (lfm2moe)",
+    {SL_ARG_HEADING, 0,
+     "Gated delta net (qwen3next, qwen35moe, qwen35), convolution (lfm2moe), Mamba-2 "
+     "(granitehybrid)",
      NULL, NULL, NULL, false},
     {SL_ARG_U32, 0, "--attn-every", "N", &given.c.attn_every,
-     "every N-th layer has attention, the others a delta net or a convolution (default 4)", false},
+     "every N-th layer has attention, the others one of these (default 4)", false},
     {SL_ARG_U32, 0, "--delta-heads", "N", &given.c.n_delta_head, "its heads (default 4)", false},
     {SL_ARG_U32, 0, "--delta-key-heads", "N", &given.c.n_delta_head_k,
-     "those of its keys (default 2)", false},
+     "those of its keys; groups of Mamba (default 2)", false},
+    {SL_ARG_U32, 0, "--state-dim", "N", &given.c.n_state, "rows of a state of Mamba (default 32)",
+     false},
+    {SL_ARG_FLAG, 0, "--no-rope", NULL, &given.c.no_rope,
+     "attention is not rotated (granitehybrid)", false},
     {SL_ARG_U32, 0, "--delta-dim", "N", &given.c.delta_dim, "elements of each (default 32)", false},
     {SL_ARG_U32, 0, "--taps", "N", &given.c.n_taps,
      "positions that the convolution reads (default 4)", false},

@@ -9,9 +9,9 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
         const char *name, *arch;
         uint32_t n_layer, n_layer_dense, n_embd, n_head, n_head_kv, head_dim, n_rot;
         uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared, n_ff, n_vocab, n_ctx, n_nextn;
-        uint32_t n_taps;
+        uint32_t n_taps, n_state, n_delta_head, n_delta_head_k, delta_dim, attn_every;
         float rope_base, router_scale;
-        bool qkv_bias, no_qk_norm, tied;
+        bool qkv_bias, no_qk_norm, tied, no_rope;
     } shapes[] = {
         {.name = "glm-4.5-air",
          .arch = "glm4moe",
@@ -65,8 +65,32 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
          .n_vocab = 65536,
          .n_ctx = 128000,
          .n_taps = 3,
+         .attn_every = 4,
          .rope_base = 1e6f,
          .tied = true},
+        {.name = "granite-4-h-small",
+         .arch = "granitehybrid",
+         .n_layer = 40,
+         .n_embd = 4096,
+         .n_head = 32,
+         .n_head_kv = 8,
+         .head_dim = 128,
+         .n_expert = 72,
+         .n_expert_used = 10,
+         .n_ff_expert = 768,
+         .n_ff_shared = 1536,
+         .n_ff = 768,
+         .n_vocab = 100352,
+         .n_ctx = 131072,
+         .n_taps = 4,
+         .n_state = 128,
+         .n_delta_head = 128,
+         .n_delta_head_k = 1,
+         .delta_dim = 64,
+         .attn_every = 10,
+         .rope_base = 10000,
+         .tied = true,
+         .no_rope = true},
     };
     for (size_t i = 0; i < SL_COUNTOF(shapes); i++) {
         if (strcmp(name, shapes[i].name) != 0)
@@ -88,8 +112,17 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
         c->n_ctx = shapes[i].n_ctx;
         c->n_nextn = shapes[i].n_nextn;
         c->tied = shapes[i].tied;
-        if (shapes[i].n_taps)
+        if (shapes[i].n_taps) {
             c->n_taps = shapes[i].n_taps;
+            c->attn_every = shapes[i].attn_every;
+        }
+        if (shapes[i].n_state) {
+            c->n_state = shapes[i].n_state;
+            c->n_delta_head = shapes[i].n_delta_head;
+            c->n_delta_head_k = shapes[i].n_delta_head_k;
+            c->delta_dim = shapes[i].delta_dim;
+            c->no_rope = shapes[i].no_rope;
+        }
         c->rope_base = shapes[i].rope_base;
         c->router_scale = shapes[i].router_scale;
         c->qkv_bias = shapes[i].qkv_bias;

@@ -18,7 +18,7 @@ struct sl_layer_weights {
     const float *attn_norm, *ffn_norm, *attn_norm_bias, *ffn_norm_bias;
     struct sl_weight q, k, v, out;
     struct sl_weight joint, z, alpha, beta; /* delta net: q, k and v in one; the output's gate */
-    const float *conv, *decay, *dt, *z_norm;
+    const float *conv, *conv_bias, *decay, *dt, *z_norm, *skip;
     struct sl_weight q_a, kv_a, k_b, v_b; /* latent attention */
     const float *q_a_norm, *kv_a_norm;
     const float *q_bias, *k_bias, *v_bias, *out_bias;

@@ -5,7 +5,8 @@ const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec) {
         [SL_MIXER_ATTENTION] = &sl_mixer_attention,
         [SL_MIXER_DELTA] = &sl_mixer_delta,
         [SL_MIXER_LATENT] = &sl_mixer_latent,
-        [SL_MIXER_CONV] = &sl_mixer_conv};
+        [SL_MIXER_CONV] = &sl_mixer_conv,
+        [SL_MIXER_MAMBA] = &sl_mixer_mamba};
     return mixers[spec->mixer];
 }
 

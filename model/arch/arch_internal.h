@@ -17,6 +17,9 @@ enum sl_status sl_arch_read_layers(struct sl_keys *k, const struct sl_arch *arch
 enum sl_status sl_arch_read_delta(struct sl_keys *k, const struct sl_arch *arch,
                                   const struct sl_hparams *hp,
                                   struct sl_layer *layers) SL_MUST_CHECK;
+/* arch_mamba.c: the shape of layers that are SL_MIXER_MAMBA, from keys "ssm.*". */
+enum sl_status sl_arch_read_mamba(struct sl_keys *k, const struct sl_hparams *hp,
+                                  struct sl_layer *layers) SL_MUST_CHECK;
 /* rope.dimension_sections, when it is there. Sections turn frequencies by a picture's time, height
  * or width, which are one and the same for text, and what is in none by time: so text needs no more
  * of them than that they make sense. */

@@ -32,6 +32,13 @@ enum dim {
     D_DELTA_TAPS,
     D_CONV_IN, /* three times n_embd */
     D_CONV_TAPS,
+    D_MAMBA_IN, /* inner + D_MAMBA_CONV + n_head */
+    D_MAMBA_CONV,
+    D_MAMBA_INNER,
+    D_MAMBA_HEADS,
+    D_MAMBA_GROUP, /* inner / n_group */
+    D_MAMBA_GROUPS,
+    D_MAMBA_TAPS,
     D_LORA_Q,
     D_LATENT,
     D_LATENT_ROW, /* n_latent + n_rot */
@@ -109,6 +116,14 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_CONV_IN] = {"shortconv.in_proj.weight", {D_EMBD, D_CONV_IN}, false},
     [SL_L_CONV] = {"shortconv.conv.weight", {D_CONV_TAPS, D_EMBD}, true},
     [SL_L_CONV_OUT] = {"shortconv.out_proj.weight", {D_EMBD, D_EMBD}, false},
+    [SL_L_MAMBA_IN] = {"ssm_in.weight", {D_EMBD, D_MAMBA_IN}, false},
+    [SL_L_MAMBA_CONV] = {"ssm_conv1d.weight", {D_MAMBA_TAPS, D_MAMBA_CONV}, true},
+    [SL_L_MAMBA_CONV_BIAS] = {"ssm_conv1d.bias", {D_MAMBA_CONV}, true},
+    [SL_L_MAMBA_DT] = {"ssm_dt.bias", {D_MAMBA_HEADS}, true},
+    [SL_L_MAMBA_A] = {"ssm_a", {D_1, D_MAMBA_HEADS}, true},
+    [SL_L_MAMBA_SKIP] = {"ssm_d", {D_1, D_MAMBA_HEADS}, true},
+    [SL_L_MAMBA_NORM] = {"ssm_norm.weight", {D_MAMBA_GROUP, D_MAMBA_GROUPS}, true},
+    [SL_L_MAMBA_OUT] = {"ssm_out.weight", {D_MAMBA_INNER, D_EMBD}, false},
     [SL_L_LATENT_Q_A] = {"attn_q_a.weight", {D_EMBD, D_LORA_Q}, false},
     [SL_L_LATENT_Q_A_NORM] = {"attn_q_a_norm.weight", {D_LORA_Q}, true},
     [SL_L_LATENT_Q_B] = {"attn_q_b.weight", {D_LORA_Q, D_Q}, false},
@@ -157,7 +172,12 @@ static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
                          0},
     [SL_MIXER_CONV] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_CONV_IN) | SL_ROLE(SL_L_CONV) |
                            SL_ROLE(SL_L_CONV_OUT),
-                       0}};
+                       0},
+    [SL_MIXER_MAMBA] = {
+        SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_MAMBA_IN) | SL_ROLE(SL_L_MAMBA_CONV) |
+            SL_ROLE(SL_L_MAMBA_CONV_BIAS) | SL_ROLE(SL_L_MAMBA_DT) | SL_ROLE(SL_L_MAMBA_A) |
+            SL_ROLE(SL_L_MAMBA_SKIP) | SL_ROLE(SL_L_MAMBA_NORM) | SL_ROLE(SL_L_MAMBA_OUT),
+        0}};
 static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
     [SL_FFN_DENSE] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) |
                           SL_ROLE(SL_L_FFN_DOWN),
@@ -284,6 +304,23 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return 3 * (uint64_t)hp->n_embd;
     case D_CONV_TAPS:
         return s->conv.n_taps;
+    case D_MAMBA_IN:
+        return 2 * ((uint64_t)s->mamba.n_head * s->mamba.head_dim +
+                    (uint64_t)s->mamba.n_group * s->mamba.n_state) +
+               s->mamba.n_head;
+    case D_MAMBA_CONV:
+        return (uint64_t)s->mamba.n_head * s->mamba.head_dim +
+               2 * (uint64_t)s->mamba.n_group * s->mamba.n_state;
+    case D_MAMBA_INNER:
+        return (uint64_t)s->mamba.n_head * s->mamba.head_dim;
+    case D_MAMBA_HEADS:
+        return s->mamba.n_head;
+    case D_MAMBA_GROUP:
+        return (uint64_t)s->mamba.n_head * s->mamba.head_dim / s->mamba.n_group;
+    case D_MAMBA_GROUPS:
+        return s->mamba.n_group;
+    case D_MAMBA_TAPS:
+        return s->mamba.n_taps;
     case D_LORA_Q:
         return c->n_lora_q;
     case D_LATENT:

@@ -12,6 +12,7 @@ enum sl_mixer_kind {
     SL_MIXER_DELTA,     /* gated delta net: a state of fixed size in place of keys and values */
     SL_MIXER_LATENT,    /* latent attention: one low-rank row a position, shared by all heads */
     SL_MIXER_CONV,      /* a short convolution between gates: a few rows in place of keys */
+    SL_MIXER_MAMBA,     /* Mamba-2: a state space with one decay a head */
     SL_MIXER_KINDS
 };
 enum sl_ffn_kind {
@@ -68,6 +69,13 @@ struct sl_delta_spec {
 struct sl_conv_spec {
     uint32_t n;      /* channels: n_embd */
     uint32_t n_taps; /* positions that it reads, its own included */
+};
+
+struct sl_mamba_spec {
+    uint32_t n_head, head_dim; /* each with a state [n_state, head_dim] */
+    uint32_t n_group, n_state; /* what goes into states and comes out of them is shared by groups */
+    uint32_t n_taps;           /* positions that the convolution reads, its own included */
+    float out_scale;           /* of what is added to the residual stream; 0 = none */
 };
 
 /* Of each position a row of n_latent elements is kept, from which every head's key and value are
@@ -128,6 +136,7 @@ struct sl_layer_spec {
     struct sl_delta_spec delta;         /* of SL_MIXER_DELTA */
     struct sl_latent_spec latent;       /* of SL_MIXER_LATENT */
     struct sl_conv_spec conv;           /* of SL_MIXER_CONV */
+    struct sl_mamba_spec mamba;         /* of SL_MIXER_MAMBA */
     uint32_t n_ff;                      /* of SL_FFN_DENSE, and of experts.beside */
     bool gelu;                          /* GEGLU in dense and shared parts, not SwiGLU */
     float limit; /* of SwiGLU in dense and shared parts, as in SL_EXPERT_SWIGLU_LIMITED; 0 = none */

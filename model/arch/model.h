@@ -142,6 +142,16 @@ enum sl_layer_role {
     SL_L_CONV_IN,
     SL_L_CONV,
     SL_L_CONV_OUT,
+    /* Mamba-2: [n_embd, inner + (inner + 2 n_group * n_state) + n_head], inner = n_head * head_dim:
+     * the gate's rows, then those that the convolution reads, then the time steps'. */
+    SL_L_MAMBA_IN,
+    SL_L_MAMBA_CONV, /* [n_taps, inner + 2 n_group * n_state]; and as many */
+    SL_L_MAMBA_CONV_BIAS,
+    SL_L_MAMBA_DT,   /* [n_head] added to time steps */
+    SL_L_MAMBA_A,    /* [1, n_head] by how much a state decays, below 0 */
+    SL_L_MAMBA_SKIP, /* [1, n_head] of the input that is added */
+    SL_L_MAMBA_NORM, /* [inner / n_group, n_group] */
+    SL_L_MAMBA_OUT,  /* [inner, n_embd] */
     SL_L_COUNT
 };
 

@@ -44,6 +44,7 @@ const struct sl_synth_config sl_synth_default = {
     .n_delta_head_k = 2,
     .delta_dim = 32,
     .n_taps = 4,
+    .n_state = 32,
     .n_latent = 64,
     .head_dim_v = 64,
     .attn = {{SL_DTYPE_Q8_0}, 1},
@@ -330,6 +331,14 @@ static void write_parts(struct sl_gguf_writer *w, const struct sl_synth_config *
         sl_gguf_write_f32(w, KEY("attention.temperature_scale"), 0.5f);
     if (parts & SL_SYNTH_CONV)
         sl_gguf_write_u32(w, KEY("shortconv.l_cache"), c->n_taps);
+    if (parts & SL_SYNTH_MAMBA) {
+        sl_gguf_write_bool(w, KEY("rope.scaling.finetuned"), !c->no_rope);
+        sl_gguf_write_u32(w, KEY("ssm.conv_kernel"), c->n_taps);
+        sl_gguf_write_u32(w, KEY("ssm.state_size"), c->n_state);
+        sl_gguf_write_u32(w, KEY("ssm.group_count"), c->n_delta_head_k);
+        sl_gguf_write_u32(w, KEY("ssm.time_step_rank"), c->n_delta_head);
+        sl_gguf_write_u32(w, KEY("ssm.inner_size"), c->n_delta_head * c->delta_dim);
+    }
     if (parts & SL_SYNTH_MAPLE)
         sl_gguf_write_f32(w, KEY("swiglu_clamp_exp"), 0.7f);
     if (parts & SL_SYNTH_PHI) {
@@ -376,8 +385,8 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     }
     if (traits & SL_SYNTH_LATENT) {
         write_latent(w, c);
-    } else if (c->n_head_kv_odd || c->n_head_kv_window || parts & SL_SYNTH_CONV) {
-        bool none = parts & SL_SYNTH_CONV; /* of layers without attention */
+    } else if (c->n_head_kv_odd || c->n_head_kv_window || parts & SL_SYNTH_KEYLESS) {
+        bool none = parts & SL_SYNTH_KEYLESS; /* of layers without attention */
         sl_gguf_array_begin_i32(w, KEY("attention.head_count_kv"));
         for (uint32_t l = 0; l < c->n_layer; l++)
             sl_gguf_array_add_i32(

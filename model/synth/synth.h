@@ -48,6 +48,8 @@ struct sl_synth_config {
     /* Gated delta net, of architectures that have one: every attn_every-th layer has attention, the
      * others heads of values, fewer of keys, elements of each, taps of the convolution. */
     uint32_t attn_every, n_delta_head, n_delta_head_k, delta_dim, n_taps;
+    uint32_t n_state; /* Mamba: rows of a head's state; its groups are n_delta_head_k */
+    bool no_rope;     /* granitehybrid: attention is not rotated */
     /* Latent attention, of architectures that have it: head_dim elements of a head's key, of which
      * n_rot are rotated (0 = half), head_dim_v of its value, from latents of n_latent. */
     uint32_t n_lora_q; /* rank of q's projection; 0 = one matrix */

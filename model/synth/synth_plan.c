@@ -34,6 +34,7 @@ static const struct sl_synth_family families[] = {
     {"smallthinker", SL_SYNTH_MOE | SL_SYNTH_EXPERT_FF | SL_SYNTH_WINDOW},
     {"maple", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_WINDOW},
     {"phimoe", SL_SYNTH_MOE | SL_SYNTH_QKV_BIAS | SL_SYNTH_OUT_BIAS},
+    {"granitehybrid", SL_SYNTH_MOE | SL_SYNTH_SHARED},
     {"lfm2moe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_DENSE_LEAD},
     {"hy_v3", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
                   SL_SYNTH_DENSE_LEAD},
@@ -84,6 +85,7 @@ uint32_t sl_synth_parts(const char *arch) {
         {"smallthinker", SL_SYNTH_SMALLTHINKER | SL_SYNTH_PATTERN | SL_SYNTH_FULL_FIRST},
         {"maple", SL_SYNTH_MAPLE | SL_SYNTH_PATTERN},
         {"phimoe", SL_SYNTH_PHI},
+        {"granitehybrid", SL_SYNTH_GRANITE | SL_SYNTH_MAMBA},
         {"lfm2moe", SL_SYNTH_SIGMOID | SL_SYNTH_CONV},
         {"hy_v3", SL_SYNTH_SIGMOID | SL_SYNTH_NEXTN | SL_SYNTH_HY3},
         {"mellum", SL_SYNTH_PATTERN},
@@ -228,6 +230,25 @@ static void add_conv(struct sl_synth_plan *p, const struct sl_synth_config *c, u
     add(p, attn, SL_FILL_RANDOM, share * in, n, n, 0, "shortconv.out_proj.weight", i);
 }
 
+/* Mamba-2, whose output is normed. */
+static void add_mamba(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+    int i = (int)l;
+    uint64_t n = c->n_embd, heads = c->n_delta_head, inner = heads * c->delta_dim;
+    uint64_t conv = inner + 2 * (uint64_t)c->n_delta_head_k * c->n_state;
+    float share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
+    enum sl_dtype attn = pick(&c->attn, l);
+    add(p, attn, SL_FILL_RANDOM, 1 / sqrtf((float)n), n, inner + conv + heads, 0, "ssm_in.weight",
+        i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.5f, c->n_taps, conv, 0, "ssm_conv1d.weight", i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, conv, 0, 0, "ssm_conv1d.bias", i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1, heads, 0, 0, "ssm_dt.bias", i);
+    add(p, SL_DTYPE_F32, SL_FILL_DECAY, 1, 1, heads, 0, "ssm_a", i);
+    add(p, SL_DTYPE_F32, SL_FILL_NORM, 0.5f, 1, heads, 0, "ssm_d", i);
+    add(p, SL_DTYPE_F32, SL_FILL_NORM, 0.1f, inner / c->n_delta_head_k, c->n_delta_head_k, 0,
+        "ssm_norm.weight", i);
+    add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)inner), inner, n, 0, "ssm_out.weight", i);
+}
+
 /* Latent attention. The latent is normed, so that keys and values have about unit size. */
 static void add_latent(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
     int i = (int)l;
@@ -335,6 +356,8 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         add_attention(p, c, traits, l);
     else if (sl_synth_parts(c->arch) & SL_SYNTH_CONV)
         add_conv(p, c, l);
+    else if (sl_synth_parts(c->arch) & SL_SYNTH_MAMBA)
+        add_mamba(p, c, l);
     else
         add_delta(p, c, traits, l);
     uint32_t parts = sl_synth_parts(c->arch);
@@ -459,6 +482,8 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"delta-key-heads", c->n_delta_head_k, 1, 1024},
         {"delta-dim", c->delta_dim, 1, 1024},
         {"taps", c->n_taps, 2, 8},
+        {"state-dim", c->n_state, 1, 1024},
+        {"no-rope", c->no_rope, 0, parts & SL_SYNTH_MAMBA ? 1 : 0},
         {"nextn", c->n_nextn, 0,
          traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT) || parts & SL_SYNTH_NEXTN
              ? SL_MAX_LAYERS - c->n_layer

@@ -366,7 +366,7 @@ static void other_shapes(void **state) {
     static const char *const archs[] = {"qwen2moe",  "llama",      "qwen3",        "qwen3next",
                                         "deepseek2", "gemma4",     "llama4",       "afmoe",
                                         "arctic",    "cohere2moe", "smallthinker", "step35",
-                                        "maple",     "phimoe",     "lfm2moe"};
+                                        "maple",     "phimoe",     "lfm2moe",      "granitehybrid"};
     static const struct setting settings[] = {
         {.where = SL_EXPERTS_STREAMED,
          .device_percent = 40,

@@ -471,6 +471,21 @@ static void short_convolutions(void **state) {
     compare_all(&(struct subject){.name = "short convolutions", .config = &c});
 }
 
+/* Mamba-2 in three layers of four, of two groups. */
+static void state_spaces(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("granitehybrid");
+    c.n_expert = 11;
+    c.n_expert_used = 3;
+    c.n_ff_shared = 128;
+    c.n_delta_head = 6;
+    c.n_delta_head_k = 2;
+    c.delta_dim = 40;
+    c.n_state = 24;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "state spaces", .config = &c});
+}
+
 /* One row a position for all heads, with projections that are quantised; layers of two kinds. */
 static void latents(void **state) {
     (void)state;
@@ -601,6 +616,7 @@ int main(void) {
         cmocka_unit_test(windows_and_biases),
         cmocka_unit_test(delta_nets),
         cmocka_unit_test(short_convolutions),
+        cmocka_unit_test(state_spaces),
         cmocka_unit_test(latents),
         cmocka_unit_test(joined_latents),
         cmocka_unit_test(parts_with_norms),

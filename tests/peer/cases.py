@@ -280,6 +280,13 @@ CASES = [
      "--kv-heads 2 --head-dim 48 --expert-ff 96 --ff 224 --dense-layers 2 --attn-every 4 --taps 5", True, LONG),
     ("lfm2moe q4_K", f"--arch lfm2moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 5 --attn-every 3 --taps 3 "
      "--dense-layers 1", 5e-3, LONG),
+    ("granitehybrid f32", f"--arch granitehybrid {F32} {MOE} --layers 5 --attn-every 3 --delta-heads 8 --delta-dim 64 "
+     "--delta-key-heads 1 --state-dim 64 --no-rope", True, LONG),
+    ("granitehybrid f32, two groups, rotated, gqa 3, odd", f"--arch granitehybrid {F32} --experts 13 --top-k 6 --layers 6 "
+     "--embd 192 --heads 6 --kv-heads 2 --head-dim 32 --expert-ff 96 --shared-ff 160 --rope-base 10000 --tied "
+     "--attn-every 4 --delta-heads 12 --delta-dim 32 --delta-key-heads 2 --state-dim 36 --taps 3", True, LONG),
+    ("granitehybrid q4_K", f"--arch granitehybrid -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 5 --attn-every 3 "
+     "--delta-heads 8 --delta-dim 64 --delta-key-heads 1 --state-dim 64", 5e-3, LONG),
     ("glm4moe f32", f"--arch glm4moe {F32} {MOE} --layers 5 --dense-layers 1 --rotated 32 --router-scale 2.5 --nextn 1",
      True, LONG),
     ("glm4moe f32, no q and k norms, sections, odd", f"--arch glm4moe {F32} --experts 11 --top-k 4 --layers 4 "

@@ -55,6 +55,11 @@ static int setup_conv(void **state) {
     return open_arch("lfm2moe", 0);
 }
 
+static int setup_mamba(void **state) {
+    (void)state;
+    return open_arch("granitehybrid", 0);
+}
+
 /* Latents in place of keys and values. */
 static int setup_latent(void **state) {
     (void)state;
@@ -360,5 +365,6 @@ int main(void) {
     failed += cmocka_run_group_tests(tests, setup_full, teardown);
     failed += cmocka_run_group_tests(tests, setup_delta, teardown);
     failed += cmocka_run_group_tests(tests, setup_conv, teardown);
+    failed += cmocka_run_group_tests(tests, setup_mamba, teardown);
     return failed + cmocka_run_group_tests(tests, setup_latent, teardown);
 }

@@ -78,7 +78,8 @@ static void every_architecture_opens(void **state) {
                  {"laguna", 6, true, false, 2},       {"cohere2moe", 6, true, false, 1},
                  {"dbrx", 6, false, false, 0},        {"grok", 6, false, false, 0},
                  {"mimo2", 6, false, false, 1},       {"arctic", 6, false, false, 0},
-                 {"step35", 6, false, true, 1},       {"lfm2moe", 6, true, false, 1}};
+                 {"step35", 6, false, true, 1},       {"lfm2moe", 6, true, false, 1},
+                 {"granitehybrid", 6, true, false, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_synth_config c = sl_synth_default;
         c.arch = cases[i].arch;
@@ -105,9 +106,13 @@ static void every_architecture_opens(void **state) {
         for (uint32_t l = 0; l < c.n_layer; l++) {
             const struct sl_layer_spec *s = &m->layers[l].spec;
             assert_int_equal(s->attention.head_dim_k, 40);
-            bool attends = strcmp(c.arch, "lfm2moe") != 0 || (l + 1) % c.attn_every == 0;
+            bool conv = strcmp(c.arch, "lfm2moe") == 0,
+                 mamba = strcmp(c.arch, "granitehybrid") == 0;
+            bool attends = (!conv && !mamba) || (l + 1) % c.attn_every == 0;
             assert_int_equal(s->attention.n_head_kv, !attends ? 0 : l % 2 ? 4 : c.n_head_kv);
-            assert_int_equal(s->mixer, attends ? SL_MIXER_ATTENTION : SL_MIXER_CONV);
+            assert_int_equal(s->mixer, attends ? SL_MIXER_ATTENTION
+                                       : conv  ? SL_MIXER_CONV
+                                               : SL_MIXER_MAMBA);
             assert_int_equal(sl_model_layer_is_moe(m, l), c.n_expert && l >= c.n_layer_dense);
         }
         assert_int_equal(m->hp.n_vocab, c.n_vocab);
