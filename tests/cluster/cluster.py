@@ -32,6 +32,8 @@ MANY = ["--layers", "6", "--experts", "32", "--expert-ff", "256", "--embd", "512
 SHAPES = {
     "windows and sinks": ["--arch", "gpt-oss", "--layers", "6", "--experts", "8", "--top-k", "2"],
     "delta nets": ["--arch", "qwen35moe", "--layers", "8"],
+    "Mamba-2": ["--arch", "granitehybrid", "--layers", "5"],
+    "short convolutions": ["--arch", "lfm2moe", "--layers", "5"],
     "latent attention": ["--arch", "deepseek2", "--layers", "5"],
 }
 
