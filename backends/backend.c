@@ -825,6 +825,19 @@ enum sl_status sl_op_state_scan(struct sl_device *d, const struct sl_op_state_sc
     return submit_state_scan(d, a);
 }
 
+enum sl_status sl_op_channel_scan(struct sl_device *d, const struct sl_op_channel_scan *a) {
+    SL_TRY(check_rows(d, "channel_scan", a->n_tok, 0));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->b || !a->c || !a->dt || !a->a || !a->skip || !a->y)
+        return INVALID("channel_scan: a NULL argument");
+    if (!a->n_state || a->n_state > SL_SCAN_MAX_STATE)
+        return UNSUPPORTED("channel_scan: states of %u; 1 to %u", a->n_state, SL_SCAN_MAX_STATE);
+    SL_TRY(check_state(d, "channel_scan", &a->state, a->n_tok,
+                       (uint64_t)a->n * a->n_state * sizeof(float)));
+    return submit_channel_scan(d, a);
+}
+
 enum sl_status sl_op_gelu_mul(struct sl_device *d, const struct sl_op_gelu_mul *a) {
     if (!a->n)
         return SL_OK;

@@ -426,6 +426,22 @@ struct sl_op_state_scan {
     uint32_t n_tok, n_heads, n_groups, head_dim, n_state, stride;
 };
 
+/* A state space's recurrence with a decay of each element (Mamba-1) over the rows of each sequence,
+ * channel by channel, with a vector S [n_state] as its state. Of a row, in a channel j of n:
+ *   d    = softplus(dt[j])
+ *   S[i,j] = exp(a[j,i] * d) * S[i,j] + b[i] * (d * x[j])
+ *   y[j] = skip[j] * x[j] + sum_i S[i,j] c[i]
+ * Order of operations: as in sl_op_state_scan, a[j,i] * d rounded.
+ * x, dt, y [n_tok, n], b, c [n_tok, n_state], a [n, n_state], skip [n] f32; n_state at most
+ * SL_SCAN_MAX_STATE. state: [n_state, n] f32. Source: Gu and Dao 2023, "Mamba", section 3. */
+#define SL_SCAN_MAX_STATE 64u
+struct sl_op_channel_scan {
+    const float *x, *b, *c, *dt, *a, *skip;
+    float *y;
+    struct sl_state_view state;
+    uint32_t n_tok, n, n_state;
+};
+
 /* One matrix for each head, all of one shape. For head h of token t:
  *   y[o] = sum_i w[h][o,i] * x[i], o < n_out       rows of n_in weights, sums as in sl_op_matmul
  *   y[o] = fma(w[h][i,o], x[i], y[o]) for i = 0 to n_in - 1, from 0      transposed: n_in rows of

@@ -56,6 +56,14 @@ struct sl_cpu_scan_row {
     float g, d, skip;
 };
 
+/* One row of sl_op_channel_scan, all at the first of the columns. */
+struct sl_cpu_channel_row {
+    const float *b, *c, *x, *d, *skip; /* b and c of all columns; d: of each its time step */
+    const float *a;                    /* [n_state] rows at stride_a */
+    float *y;
+    uint32_t n_state, stride_s, stride_a;
+};
+
 /* The kernels that differ by instruction set. The C definitions fill the table and faster ones
  * overwrite entries; all give the same bits. */
 struct sl_cpu_kernels {
@@ -91,6 +99,10 @@ struct sl_cpu_kernels {
 
     /* The same of sl_op_state_scan. */
     void (*state_scan)(const struct sl_cpu_scan_row *r, const float *from, float *to, uint32_t n);
+
+    /* The same of sl_op_channel_scan. */
+    void (*channel_scan)(const struct sl_cpu_channel_row *r, const float *from, float *to,
+                         uint32_t n);
 
     /* KV types; n a multiple of the block. */
     void (*f32_to_f16)(const float *x, void *y, uint32_t n);

@@ -76,6 +76,21 @@ static void state_scan_c(const struct sl_cpu_scan_row *r, const float *from, flo
     }
 }
 
+static void channel_scan_c(const struct sl_cpu_channel_row *r, const float *from, float *to,
+                           uint32_t n) {
+    for (uint32_t j = 0; j < n; j++) {
+        float sum = 0, d = r->d[j], u = d * r->x[j];
+        for (uint32_t i = 0; i < r->n_state; i++) {
+            size_t at = (size_t)i * r->stride_s + j;
+            float g = sl_expf(r->a[(size_t)i * r->stride_a + j] * d);
+            float s = fmaf(r->b[i], u, g * from[at]);
+            sum = fmaf(s, r->c[i], sum);
+            to[at] = s;
+        }
+        r->y[j] = fmaf(r->skip[j], r->x[j], sum);
+    }
+}
+
 void sl_cpu_recurrent_init(struct sl_cpu_kernels *k) {
     k->mul_sigmoid = mul_sigmoid_c;
     k->l2_norm = l2_norm_c;
@@ -83,6 +98,7 @@ void sl_cpu_recurrent_init(struct sl_cpu_kernels *k) {
     k->short_conv = short_conv_c;
     k->delta_rule = delta_rule_c;
     k->state_scan = state_scan_c;
+    k->channel_scan = channel_scan_c;
 }
 
 /* ---- by rows ---- */
@@ -370,5 +386,57 @@ enum sl_status sl_cpu_state_scan(struct sl_device *d, const struct sl_op_state_s
     struct scan_job j = {a, &cpu->k, n_blocks};
     sl_cpu_for_rows(cpu, a->n_heads * n_blocks, (size_t)a->n_tok * a->n_state * SL_CPU_DELTA_COLS,
                     scan_blocks, &j);
+    return SL_OK;
+}
+
+#define CHANNEL_COLS 64u
+
+struct channel_job {
+    const struct sl_op_channel_scan *a;
+    const struct sl_cpu_kernels *k;
+};
+
+/* Channels [c, c + n) of all rows. */
+static void scan_channels(const struct channel_job *j, uint32_t c, uint32_t n) {
+    const struct sl_op_channel_scan *a = j->a;
+    float decay[SL_SCAN_MAX_STATE * CHANNEL_COLS], d[CHANNEL_COLS];
+    for (uint32_t i = 0; i < a->n_state; i++)
+        for (uint32_t k = 0; k < n; k++)
+            decay[i * CHANNEL_COLS + k] = a->a[(size_t)(c + k) * a->n_state + i];
+    for (size_t t = 0; t < a->n_tok; t++) {
+        struct sl_cpu_channel_row r = {.b = a->b + t * a->n_state,
+                                       .c = a->c + t * a->n_state,
+                                       .x = a->x + t * a->n + c,
+                                       .d = d,
+                                       .skip = a->skip + c,
+                                       .a = decay,
+                                       .y = a->y + t * a->n + c,
+                                       .n_state = a->n_state,
+                                       .stride_s = a->n,
+                                       .stride_a = CHANNEL_COLS};
+        const float *from = state_before(&a->state, (uint32_t)t);
+        float *to = (float *)state_behind(&a->state, (uint32_t)t) + c;
+        for (uint32_t k = 0; k < n; k++)
+            d[k] = sl_softplusf(a->dt[t * a->n + c + k]);
+        if (!from)
+            for (uint32_t i = 0; i < a->n_state; i++)
+                memset(to + (size_t)i * a->n, 0, n * sizeof *to);
+        j->k->channel_scan(&r, from ? from + c : to, to, n);
+    }
+}
+
+static void channel_blocks(void *ctx, uint32_t begin, uint32_t end) {
+    const struct channel_job *j = ctx;
+    for (uint32_t b = begin; b < end; b++) {
+        uint32_t c = b * CHANNEL_COLS, left = j->a->n - c;
+        scan_channels(j, c, left < CHANNEL_COLS ? left : CHANNEL_COLS);
+    }
+}
+
+enum sl_status sl_cpu_channel_scan(struct sl_device *d, const struct sl_op_channel_scan *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct channel_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, (a->n + CHANNEL_COLS - 1) / CHANNEL_COLS,
+                    (size_t)a->n_tok * a->n_state * CHANNEL_COLS * 4, channel_blocks, &j);
     return SL_OK;
 }

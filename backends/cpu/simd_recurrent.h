@@ -184,6 +184,23 @@ static void state_scan(const struct sl_cpu_scan_row *row, const float *from, flo
     }
 }
 
+static void channel_scan(const struct sl_cpu_channel_row *r, const float *from, float *to,
+                         uint32_t n) {
+    for (uint32_t j = 0; j < n; j += 16) {
+        uint32_t m = n - j < 16 ? n - j : 16;
+        v16 sum = v_zero(), d = v_load_n(r->d + j, m, 0), x = v_load_n(r->x + j, m, 0);
+        v16 u = v_mul(d, x);
+        for (size_t i = 0; i < r->n_state; i++) {
+            size_t at = i * r->stride_s + j;
+            v16 g = v_exp(v_mul(v_load_n(r->a + i * r->stride_a + j, m, 0), d));
+            v16 s = v_fma(v_set1(r->b[i]), u, v_mul(g, v_load_n(from + at, m, 0)));
+            sum = v_fma(s, v_set1(r->c[i]), sum);
+            v_store_n(to + at, m, s);
+        }
+        v_store_n(r->y + j, m, v_fma(v_load_n(r->skip + j, m, 0), x, sum));
+    }
+}
+
 static void fill_recurrent(struct sl_cpu_kernels *k) {
     k->mul_sigmoid = mul_sigmoid;
     k->l2_norm = l2_norm;
@@ -191,6 +208,7 @@ static void fill_recurrent(struct sl_cpu_kernels *k) {
     k->short_conv = short_conv;
     k->delta_rule = delta_rule;
     k->state_scan = state_scan;
+    k->channel_scan = channel_scan;
 }
 
 #endif

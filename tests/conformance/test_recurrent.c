@@ -1,5 +1,5 @@
 /* sl_op_mul_sigmoid, sl_op_l2_norm, sl_op_conv_silu, sl_op_short_conv, sl_op_delta_rule,
- * sl_op_state_scan */
+ * sl_op_state_scan, sl_op_channel_scan */
 #include "tests/conformance/conformance.h"
 
 #include <math.h>
@@ -739,6 +739,119 @@ static void state_scan(void) {
     }
 }
 
+struct channel_case {
+    const struct rows *r;
+    const float *x, *dt, *b, *c, *a, *skip, *pages;
+    uint32_t n, n_state, slice;
+};
+
+/* y, then all pages. */
+static void run_channels(struct sl_device *d, const void *ctx, void *out) {
+    const struct channel_case *c = ctx;
+    size_t rows = c->r->n, page = (size_t)c->n * c->n_state;
+    const float *x = conf_put(d, c->x, rows * c->n * sizeof *x);
+    const float *dt = conf_put(d, c->dt, rows * c->n * sizeof *x);
+    const float *b = conf_put(d, c->b, rows * c->n_state * sizeof *x);
+    const float *from = conf_put(d, c->c, rows * c->n_state * sizeof *x);
+    float *y = conf_put(d, NULL, rows * c->n * sizeof *y);
+    struct sl_op_channel_scan a = {.a = conf_put(d, c->a, page * sizeof *y),
+                                   .skip = conf_put(d, c->skip, c->n * sizeof *y),
+                                   .state = put_state(d, c->r, c->pages, page * sizeof *y),
+                                   .n = c->n,
+                                   .n_state = c->n_state};
+    void *pages = a.state.pages;
+    uint32_t step = c->slice ? c->slice : c->r->n;
+    for (size_t t = 0; t < rows; t += step) {
+        a.x = x + t * c->n, a.dt = dt + t * c->n, a.y = y + t * c->n;
+        a.b = b + t * c->n_state, a.c = from + t * c->n_state;
+        a.n_tok = rows - t < step ? (uint32_t)(rows - t) : step;
+        conf_ok(sl_op_channel_scan(d, &a));
+        a.state.slot += step, a.state.row_seq += step, a.state.row_len += step;
+    }
+    conf_get(d, out, y, rows * c->n * sizeof *y);
+    conf_get(d, (float *)out + rows * c->n, pages, N_PAGES * page * sizeof *y);
+}
+
+/* With slices: also cut into those, with the same bits. */
+static void one_channels(const struct rows *r, uint32_t n, uint32_t n_state, bool slices) {
+    size_t all = (size_t)r->n * n, few = (size_t)r->n * n_state, page = (size_t)n * n_state;
+    size_t total = all + N_PAGES * page;
+    struct sl_rng rng = {n * 7 + n_state};
+    float *x = conf_host(all * sizeof *x), *dt = conf_host(all * sizeof *dt);
+    float *b = conf_host(few * sizeof *b), *from = conf_host(few * sizeof *from);
+    float *a = conf_host(page * sizeof *a), *skip = conf_host(n * sizeof *skip);
+    float *pages = conf_host(N_PAGES * page * sizeof *pages), *y = conf_host(total * sizeof *y);
+    conf_fill(&rng, CONF_PLAIN, x, all);
+    conf_fill(&rng, CONF_PLAIN, dt, all);
+    conf_fill(&rng, CONF_PLAIN, b, few);
+    conf_fill(&rng, CONF_PLAIN, from, few);
+    conf_fill(&rng, CONF_PLAIN, a, page);
+    conf_fill(&rng, CONF_PLAIN, skip, n);
+    conf_fill(&rng, CONF_PLAIN, pages, N_PAGES * page);
+    for (size_t i = 0; i < page; i++)
+        a[i] = -0.1f - 8 * fabsf(a[i]);
+    for (size_t i = 0; i < all; i++)
+        dt[i] *= i % 7 ? 4 : 40; /* past 20, where softplus is its argument */
+    struct channel_case c = {r, x, dt, b, from, a, skip, pages, n, n_state, 0};
+    char what[96];
+    snprintf(what, sizeof what, "%u rows of %u, states of %u", r->n, n, n_state);
+    conf_tolerance(1e-5f);
+    conf_case(what, run_channels, &c, CONF_F32, total, y);
+    float *cut = conf_host(total * sizeof *cut);
+    for (uint32_t slice = 1; slices && slice < 80; slice = slice * 4 + 3) {
+        c.slice = slice;
+        conf_case(what, run_channels, &c, CONF_F32, total, cut);
+        assert_memory_equal(cut, y, total * sizeof *cut);
+    }
+    if (conf_same_bits())
+        return;
+    double *s = conf_host(n_state * sizeof *s), *want = conf_host(N_PAGES * page * sizeof *want);
+    double *tol = conf_host(page * sizeof *tol);
+    for (size_t i = 0; i < page; i++)
+        tol[i] = 5e-4; /* of states of up to 40 * 4 * 4 */
+    for (size_t i = 0; i < N_PAGES * page; i++)
+        want[i] = pages[i];
+    for (uint32_t j = 0; j < n; j++)
+        for (uint32_t t = 0; t < r->n; t++) {
+            size_t at = (size_t)t * n + j, row = (size_t)t * n_state;
+            if (!t || r->row_seq[t] != r->row_seq[t - 1]) {
+                uint32_t len = r->row_len[t];
+                size_t old =
+                    len < 2 ? 0 : r->table[r->row_seq[t] * MAX_PAGES + (len - 2) / PAGE] * page;
+                for (uint32_t i = 0; i < n_state; i++)
+                    s[i] = len < 2 ? 0 : (double)pages[old + (size_t)i * n + j];
+            }
+            double d = log1p(exp((double)dt[at])), ref = (double)skip[j] * x[at];
+            for (uint32_t i = 0; i < n_state; i++) {
+                s[i] = exp((double)a[(size_t)j * n_state + i] * d) * s[i] + d * x[at] * b[row + i];
+                ref += s[i] * from[row + i];
+                want[r->slot[t] / PAGE * page + (size_t)i * n + j] = s[i];
+            }
+            double most = 2e-3;
+            conf_near(what, &y[at], &ref, &most, 1);
+        }
+    for (uint32_t p = 0; p < N_PAGES; p++)
+        conf_near(what, y + all + p * page, want + p * page, tol, page);
+}
+
+static void channel_scan(void) {
+    need_op(SL_OP_channel_scan);
+    static struct rows r;
+    static const uint32_t n[] = {1, 5, 16, 31, 64, 100, 257};
+    static const uint32_t n_state[] = {1, 16, 13, 64, 16, 7, 16};
+    for (size_t i = 0; i < CONF_COUNT(n); i++) {
+        memset(&r, 0, sizeof r);
+        fill_table(&r);
+        add_rows(&r, 2, 63, 1);
+        add_rows(&r, 0, 61, 70);
+        add_rows(&r, 1, 0, 17);
+        one_channels(&r, n[i], n_state[i], false);
+        r.n = 0;
+        add_rows(&r, 1, 0, 150);
+        one_channels(&r, n[i], n_state[i], true);
+    }
+}
+
 static void run_short_cut(struct sl_device *d, const void *ctx, void *out) {
     const struct cut_case *c = ctx;
     static struct rows r;
@@ -796,6 +909,7 @@ int main(int argc, char **argv) {
         {"slices of short_conv", short_slices},
         {"conv_silu with a bias", conv_silu_biased},
         {"state_scan", state_scan},
+        {"channel_scan", channel_scan},
     };
     return conf_main(argc, argv, "recurrent", &limits, tests, CONF_COUNT(tests));
 }

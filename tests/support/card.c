@@ -609,6 +609,7 @@ RUN(l2_norm, R(x))
 #define R_STATE                                                                                    \
     R(state.pages), R(state.page_table), R(state.slot), R(state.row_seq), R(state.row_len)
 RUN(conv_silu, R(x), R(w), R(bias), R(y), R_STATE)
+RUN(channel_scan, R(x), R(b), R(c), R(dt), R(a), R(skip), R(y), R_STATE)
 RUN(state_scan, R(x), R(b), R(c), R(dt), R(a), R(dt_bias), R(skip), R(y), R_STATE)
 RUN(short_conv, R(x), R(w), R(y), R_STATE)
 RUN(delta_rule, R(q), R(k), R(v), R(alpha), R(beta), R(a), R(dt), R(y), R_STATE)
