@@ -226,6 +226,28 @@ static void print_mamba(const struct sl_model *m) {
            OF_LAYERS(m, mamba.n_taps, n5), sl_format_bytes(bytes, buf));
 }
 
+static void print_mamba1(const struct sl_model *m) {
+    uint32_t n = 0;
+    uint64_t bytes = 0;
+    char buf[16], n1[32], n2[32], n3[32], n4[32];
+    for (uint32_t l = 0; l < m->hp.n_layer; l++) {
+        const struct sl_mamba1_spec *s = &m->layers[l].spec.mamba1;
+        if (m->layers[l].spec.mixer != SL_MIXER_MAMBA1)
+            continue;
+        n++;
+        bytes += 4 * (uint64_t)s->n_inner * (s->n_state + s->n_taps - 1);
+    }
+    if (!n)
+        return;
+    label("Mamba-1");
+    printf("in %" PRIu32
+           " layers: %s channels of %s, time steps by way of %s, convolution over %s; "
+           "state %s per sequence (f32)\n",
+           n, OF_LAYERS(m, mamba1.n_inner, n1), OF_LAYERS(m, mamba1.n_state, n2),
+           OF_LAYERS(m, mamba1.n_rank, n3), OF_LAYERS(m, mamba1.n_taps, n4),
+           sl_format_bytes(bytes, buf));
+}
+
 /* All layers have it, or none. */
 static void print_latent(const struct sl_model *m) {
     const struct sl_latent_spec *c = &m->layers[0].spec.latent;
@@ -297,6 +319,7 @@ static void print_shapes(const struct sl_model *m) {
     print_delta(m);
     print_conv(m);
     print_mamba(m);
+    print_mamba1(m);
     print_rope(m);
     if (hp->n_layer_nextn) {
         label("nextn (MTP)");

@@ -248,7 +248,7 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b, "
         "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
         "deepseek-v3, kimi-k2, glm-4.7-flash, gemma4-26b, llama4-scout, glm-4.5-air, minimax-m2, "
-        "lfm2-8b-a1b, granite-4-h-small",
+        "lfm2-8b-a1b, granite-4-h-small, jamba-mini",
         name);
     return false;
 }
@@ -281,7 +281,7 @@ static const struct sl_arg args[] = {
      "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe, deepseek2, gemma4, llama4, afmoe, "
      "laguna, cohere2moe, dbrx, grok, mimo2, glm4moe, minimax-m2, dots1, deepseek, bailingmoe, "
      "bailingmoe2, hy_v3, mellum, granitemoe, exaone-moe, mistral4, "
-     "arctic, step35, mistral3, smallthinker, maple, phimoe, lfm2moe, granitehybrid",
+     "arctic, step35, mistral3, smallthinker, maple, phimoe, lfm2moe, granitehybrid, jamba",
      false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",
@@ -357,8 +357,8 @@ static const struct sl_arg args[] = {
     {SL_ARG_FLAG, 0, "--no-qk-norm", NULL, &given.c.no_qk_norm, "q and k are not normed (glm4moe)",
      false},
     {SL_ARG_HEADING, 0,
-     "Gated delta net (qwen3next, qwen35moe, qwen35), convolution (lfm2moe), Mamba-2 "
-     "(granitehybrid)",
+     "Gated delta net (qwen3next, qwen35moe, qwen35), convolution (lfm2moe), Mamba (granitehybrid, "
+     "jamba)",
      NULL, NULL, NULL, false},
     {SL_ARG_U32, 0, "--attn-every", "N", &given.c.attn_every,
      "every N-th layer has attention, the others one of these (default 4)", false},

@@ -9,7 +9,7 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
         const char *name, *arch;
         uint32_t n_layer, n_layer_dense, n_embd, n_head, n_head_kv, head_dim, n_rot;
         uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared, n_ff, n_vocab, n_ctx, n_nextn;
-        uint32_t n_taps, n_state, n_delta_head, n_delta_head_k, delta_dim, attn_every;
+        uint32_t n_taps, n_state, n_delta_head, n_delta_head_k, delta_dim, attn_every, moe_step;
         float rope_base, router_scale;
         bool qkv_bias, no_qk_norm, tied, no_rope;
     } shapes[] = {
@@ -68,6 +68,27 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
          .attn_every = 4,
          .rope_base = 1e6f,
          .tied = true},
+        {.name = "jamba-mini",
+         .arch = "jamba",
+         .n_layer = 32,
+         .n_embd = 4096,
+         .n_head = 32,
+         .n_head_kv = 8,
+         .head_dim = 128,
+         .n_expert = 16,
+         .n_expert_used = 2,
+         .n_ff_expert = 14336,
+         .n_ff = 14336,
+         .n_vocab = 65536,
+         .n_ctx = 262144,
+         .n_taps = 4,
+         .n_state = 16,
+         .n_delta_head = 1,
+         .n_delta_head_k = 1,
+         .delta_dim = 256,
+         .attn_every = 8,
+         .moe_step = 2,
+         .rope_base = 10000},
         {.name = "granite-4-h-small",
          .arch = "granitehybrid",
          .n_layer = 40,
@@ -122,6 +143,7 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
             c->n_delta_head_k = shapes[i].n_delta_head_k;
             c->delta_dim = shapes[i].delta_dim;
             c->no_rope = shapes[i].no_rope;
+            c->moe_step = shapes[i].moe_step;
         }
         c->rope_base = shapes[i].rope_base;
         c->router_scale = shapes[i].router_scale;

@@ -19,6 +19,8 @@ struct sl_layer_weights {
     struct sl_weight q, k, v, out;
     struct sl_weight joint, z, alpha, beta; /* delta net: q, k and v in one; the output's gate */
     const float *conv, *conv_bias, *decay, *dt, *z_norm, *skip;
+    struct sl_weight gamma, dt_out; /* Mamba-1: c; from the low rank to time steps */
+    const float *dt_norm, *b_norm, *c_norm;
     struct sl_weight q_a, kv_a, k_b, v_b; /* latent attention */
     const float *q_a_norm, *kv_a_norm;
     const float *q_bias, *k_bias, *v_bias, *out_bias;

@@ -2,11 +2,9 @@
 
 const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec) {
     static const struct sl_mixer *const mixers[SL_MIXER_KINDS] = {
-        [SL_MIXER_ATTENTION] = &sl_mixer_attention,
-        [SL_MIXER_DELTA] = &sl_mixer_delta,
-        [SL_MIXER_LATENT] = &sl_mixer_latent,
-        [SL_MIXER_CONV] = &sl_mixer_conv,
-        [SL_MIXER_MAMBA] = &sl_mixer_mamba};
+        [SL_MIXER_ATTENTION] = &sl_mixer_attention, [SL_MIXER_DELTA] = &sl_mixer_delta,
+        [SL_MIXER_LATENT] = &sl_mixer_latent,       [SL_MIXER_CONV] = &sl_mixer_conv,
+        [SL_MIXER_MAMBA] = &sl_mixer_mamba,         [SL_MIXER_MAMBA1] = &sl_mixer_mamba1};
     return mixers[spec->mixer];
 }
 

@@ -39,6 +39,12 @@ enum dim {
     D_MAMBA_GROUP, /* inner / n_group */
     D_MAMBA_GROUPS,
     D_MAMBA_TAPS,
+    D_MAMBA1_INNER,
+    D_MAMBA1_INNER_2,
+    D_MAMBA1_TAPS,
+    D_MAMBA1_X, /* n_rank + 2 n_state */
+    D_MAMBA1_RANK,
+    D_MAMBA1_STATE,
     D_LORA_Q,
     D_LATENT,
     D_LATENT_ROW, /* n_latent + n_rot */
@@ -124,6 +130,18 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_MAMBA_SKIP] = {"ssm_d", {D_1, D_MAMBA_HEADS}, true},
     [SL_L_MAMBA_NORM] = {"ssm_norm.weight", {D_MAMBA_GROUP, D_MAMBA_GROUPS}, true},
     [SL_L_MAMBA_OUT] = {"ssm_out.weight", {D_MAMBA_INNER, D_EMBD}, false},
+    [SL_L_MAMBA1_IN] = {"ssm_in.weight", {D_EMBD, D_MAMBA1_INNER_2}, false},
+    [SL_L_MAMBA1_CONV] = {"ssm_conv1d.weight", {D_MAMBA1_TAPS, D_MAMBA1_INNER}, true},
+    [SL_L_MAMBA1_CONV_BIAS] = {"ssm_conv1d.bias", {D_MAMBA1_INNER}, true},
+    [SL_L_MAMBA1_X] = {"ssm_x.weight", {D_MAMBA1_INNER, D_MAMBA1_X}, false},
+    [SL_L_MAMBA1_DT_NORM] = {"ssm_dt_norm.weight", {D_MAMBA1_RANK}, true},
+    [SL_L_MAMBA1_B_NORM] = {"ssm_b_norm.weight", {D_MAMBA1_STATE}, true},
+    [SL_L_MAMBA1_C_NORM] = {"ssm_c_norm.weight", {D_MAMBA1_STATE}, true},
+    [SL_L_MAMBA1_DT] = {"ssm_dt.weight", {D_MAMBA1_RANK, D_MAMBA1_INNER}, false},
+    [SL_L_MAMBA1_DT_BIAS] = {"ssm_dt.bias", {D_MAMBA1_INNER}, true},
+    [SL_L_MAMBA1_A] = {"ssm_a", {D_MAMBA1_STATE, D_MAMBA1_INNER}, true},
+    [SL_L_MAMBA1_SKIP] = {"ssm_d", {D_MAMBA1_INNER}, true},
+    [SL_L_MAMBA1_OUT] = {"ssm_out.weight", {D_MAMBA1_INNER, D_EMBD}, false},
     [SL_L_LATENT_Q_A] = {"attn_q_a.weight", {D_EMBD, D_LORA_Q}, false},
     [SL_L_LATENT_Q_A_NORM] = {"attn_q_a_norm.weight", {D_LORA_Q}, true},
     [SL_L_LATENT_Q_B] = {"attn_q_b.weight", {D_LORA_Q, D_Q}, false},
@@ -173,10 +191,18 @@ static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
     [SL_MIXER_CONV] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_CONV_IN) | SL_ROLE(SL_L_CONV) |
                            SL_ROLE(SL_L_CONV_OUT),
                        0},
-    [SL_MIXER_MAMBA] = {
-        SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_MAMBA_IN) | SL_ROLE(SL_L_MAMBA_CONV) |
-            SL_ROLE(SL_L_MAMBA_CONV_BIAS) | SL_ROLE(SL_L_MAMBA_DT) | SL_ROLE(SL_L_MAMBA_A) |
-            SL_ROLE(SL_L_MAMBA_SKIP) | SL_ROLE(SL_L_MAMBA_NORM) | SL_ROLE(SL_L_MAMBA_OUT),
+    [SL_MIXER_MAMBA] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_MAMBA_IN) |
+                            SL_ROLE(SL_L_MAMBA_CONV) | SL_ROLE(SL_L_MAMBA_CONV_BIAS) |
+                            SL_ROLE(SL_L_MAMBA_DT) | SL_ROLE(SL_L_MAMBA_A) |
+                            SL_ROLE(SL_L_MAMBA_SKIP) | SL_ROLE(SL_L_MAMBA_NORM) |
+                            SL_ROLE(SL_L_MAMBA_OUT),
+                        0},
+    [SL_MIXER_MAMBA1] = {
+        SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_MAMBA1_IN) | SL_ROLE(SL_L_MAMBA1_CONV) |
+            SL_ROLE(SL_L_MAMBA1_CONV_BIAS) | SL_ROLE(SL_L_MAMBA1_X) | SL_ROLE(SL_L_MAMBA1_DT_NORM) |
+            SL_ROLE(SL_L_MAMBA1_B_NORM) | SL_ROLE(SL_L_MAMBA1_C_NORM) | SL_ROLE(SL_L_MAMBA1_DT) |
+            SL_ROLE(SL_L_MAMBA1_DT_BIAS) | SL_ROLE(SL_L_MAMBA1_A) | SL_ROLE(SL_L_MAMBA1_SKIP) |
+            SL_ROLE(SL_L_MAMBA1_OUT),
         0}};
 static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
     [SL_FFN_DENSE] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) |
@@ -321,6 +347,18 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return s->mamba.n_group;
     case D_MAMBA_TAPS:
         return s->mamba.n_taps;
+    case D_MAMBA1_INNER:
+        return s->mamba1.n_inner;
+    case D_MAMBA1_INNER_2:
+        return 2 * (uint64_t)s->mamba1.n_inner;
+    case D_MAMBA1_TAPS:
+        return s->mamba1.n_taps;
+    case D_MAMBA1_X:
+        return s->mamba1.n_rank + 2 * (uint64_t)s->mamba1.n_state;
+    case D_MAMBA1_RANK:
+        return s->mamba1.n_rank;
+    case D_MAMBA1_STATE:
+        return s->mamba1.n_state;
     case D_LORA_Q:
         return c->n_lora_q;
     case D_LATENT:

@@ -13,6 +13,7 @@ enum sl_mixer_kind {
     SL_MIXER_LATENT,    /* latent attention: one low-rank row a position, shared by all heads */
     SL_MIXER_CONV,      /* a short convolution between gates: a few rows in place of keys */
     SL_MIXER_MAMBA,     /* Mamba-2: a state space with one decay a head */
+    SL_MIXER_MAMBA1,    /* Mamba-1: a decay of each element */
     SL_MIXER_KINDS
 };
 enum sl_ffn_kind {
@@ -78,6 +79,12 @@ struct sl_mamba_spec {
     float out_scale;           /* of what is added to the residual stream; 0 = none */
 };
 
+struct sl_mamba1_spec {
+    uint32_t n_inner;         /* channels, each with a state [n_state] */
+    uint32_t n_state, n_rank; /* time steps come by way of so many elements */
+    uint32_t n_taps;
+};
+
 /* Of each position a row of n_latent elements is kept, from which every head's key and value are
  * projected, and n_rot elements of key that all heads share and RoPE turns. */
 struct sl_latent_spec {
@@ -137,6 +144,7 @@ struct sl_layer_spec {
     struct sl_latent_spec latent;       /* of SL_MIXER_LATENT */
     struct sl_conv_spec conv;           /* of SL_MIXER_CONV */
     struct sl_mamba_spec mamba;         /* of SL_MIXER_MAMBA */
+    struct sl_mamba1_spec mamba1;       /* of SL_MIXER_MAMBA1 */
     uint32_t n_ff;                      /* of SL_FFN_DENSE, and of experts.beside */
     bool gelu;                          /* GEGLU in dense and shared parts, not SwiGLU */
     float limit; /* of SwiGLU in dense and shared parts, as in SL_EXPERT_SWIGLU_LIMITED; 0 = none */

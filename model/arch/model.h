@@ -152,6 +152,20 @@ enum sl_layer_role {
     SL_L_MAMBA_SKIP, /* [1, n_head] of the input that is added */
     SL_L_MAMBA_NORM, /* [inner / n_group, n_group] */
     SL_L_MAMBA_OUT,  /* [inner, n_embd] */
+    /* Mamba-1: [n_embd, 2 n_inner], what the convolution reads, then the gate; [n_taps, n_inner].
+     */
+    SL_L_MAMBA1_IN,
+    SL_L_MAMBA1_CONV,
+    SL_L_MAMBA1_CONV_BIAS,
+    SL_L_MAMBA1_X,       /* [n_inner, n_rank + 2 n_state]: time steps, b, c */
+    SL_L_MAMBA1_DT_NORM, /* [n_rank], and of b and c [n_state] */
+    SL_L_MAMBA1_B_NORM,
+    SL_L_MAMBA1_C_NORM,
+    SL_L_MAMBA1_DT, /* [n_rank, n_inner] */
+    SL_L_MAMBA1_DT_BIAS,
+    SL_L_MAMBA1_A,    /* [n_state, n_inner] by how much an element decays, below 0 */
+    SL_L_MAMBA1_SKIP, /* [n_inner] */
+    SL_L_MAMBA1_OUT,  /* [n_inner, n_embd] */
     SL_L_COUNT
 };
 

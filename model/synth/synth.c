@@ -339,6 +339,12 @@ static void write_parts(struct sl_gguf_writer *w, const struct sl_synth_config *
         sl_gguf_write_u32(w, KEY("ssm.time_step_rank"), c->n_delta_head);
         sl_gguf_write_u32(w, KEY("ssm.inner_size"), c->n_delta_head * c->delta_dim);
     }
+    if (parts & SL_SYNTH_MAMBA1) {
+        sl_gguf_write_u32(w, KEY("ssm.conv_kernel"), c->n_taps);
+        sl_gguf_write_u32(w, KEY("ssm.state_size"), c->n_state);
+        sl_gguf_write_u32(w, KEY("ssm.time_step_rank"), c->delta_dim);
+        sl_gguf_write_u32(w, KEY("ssm.inner_size"), 2 * c->n_embd);
+    }
     if (parts & SL_SYNTH_MAPLE)
         sl_gguf_write_f32(w, KEY("swiglu_clamp_exp"), 0.7f);
     if (parts & SL_SYNTH_PHI) {

@@ -35,6 +35,7 @@ static const struct sl_synth_family families[] = {
     {"maple", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_WINDOW},
     {"phimoe", SL_SYNTH_MOE | SL_SYNTH_QKV_BIAS | SL_SYNTH_OUT_BIAS},
     {"granitehybrid", SL_SYNTH_MOE | SL_SYNTH_SHARED},
+    {"jamba", SL_SYNTH_MOE},
     {"lfm2moe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_DENSE_LEAD},
     {"hy_v3", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
                   SL_SYNTH_DENSE_LEAD},
@@ -85,6 +86,7 @@ uint32_t sl_synth_parts(const char *arch) {
         {"smallthinker", SL_SYNTH_SMALLTHINKER | SL_SYNTH_PATTERN | SL_SYNTH_FULL_FIRST},
         {"maple", SL_SYNTH_MAPLE | SL_SYNTH_PATTERN},
         {"phimoe", SL_SYNTH_PHI},
+        {"jamba", SL_SYNTH_MAMBA1},
         {"granitehybrid", SL_SYNTH_GRANITE | SL_SYNTH_MAMBA},
         {"lfm2moe", SL_SYNTH_SIGMOID | SL_SYNTH_CONV},
         {"hy_v3", SL_SYNTH_SIGMOID | SL_SYNTH_NEXTN | SL_SYNTH_HY3},
@@ -249,6 +251,26 @@ static void add_mamba(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)inner), inner, n, 0, "ssm_out.weight", i);
 }
 
+/* Mamba-1 of 2 n_embd channels, whose time steps have a rank of delta_dim. */
+static void add_mamba1(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+    int i = (int)l;
+    uint64_t n = c->n_embd, inner = 2 * n, rank = c->delta_dim, state = c->n_state;
+    float share = 1.0f / sqrtf(2.0f * (float)c->n_layer), of_inner = 1 / sqrtf((float)inner);
+    enum sl_dtype attn = pick(&c->attn, l);
+    add(p, attn, SL_FILL_RANDOM, 1 / sqrtf((float)n), n, 2 * inner, 0, "ssm_in.weight", i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.5f, c->n_taps, inner, 0, "ssm_conv1d.weight", i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, inner, 0, 0, "ssm_conv1d.bias", i);
+    add(p, attn, SL_FILL_RANDOM, of_inner, inner, rank + 2 * state, 0, "ssm_x.weight", i);
+    add_norm(p, rank, "ssm_dt_norm.weight", i);
+    add_norm(p, state, "ssm_b_norm.weight", i);
+    add_norm(p, state, "ssm_c_norm.weight", i);
+    add(p, attn, SL_FILL_RANDOM, 1 / sqrtf((float)rank), rank, inner, 0, "ssm_dt.weight", i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1, inner, 0, 0, "ssm_dt.bias", i);
+    add(p, SL_DTYPE_F32, SL_FILL_DECAY, 1, state, inner, 0, "ssm_a", i);
+    add(p, SL_DTYPE_F32, SL_FILL_NORM, 0.5f, inner, 0, 0, "ssm_d", i);
+    add(p, attn, SL_FILL_RANDOM, share * of_inner, inner, n, 0, "ssm_out.weight", i);
+}
+
 /* Latent attention. The latent is normed, so that keys and values have about unit size. */
 static void add_latent(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
     int i = (int)l;
@@ -358,6 +380,8 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         add_conv(p, c, l);
     else if (sl_synth_parts(c->arch) & SL_SYNTH_MAMBA)
         add_mamba(p, c, l);
+    else if (sl_synth_parts(c->arch) & SL_SYNTH_MAMBA1)
+        add_mamba1(p, c, l);
     else
         add_delta(p, c, traits, l);
     uint32_t parts = sl_synth_parts(c->arch);
@@ -384,7 +408,7 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     float mid = 0.6f;
     bool dense = parts & SL_SYNTH_NEXTN_DENSE && l >= c->n_layer;
     if (!sl_synth_has_experts(c, l) || dense) {
-        uint64_t ff = c->n_ff;
+        uint64_t ff = parts & SL_SYNTH_MAMBA1 ? c->n_ff_expert : c->n_ff; /* one key for both */
         enum sl_dtype ffn = pick(&c->ffn, l);
         add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_gate.weight", i);
         add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_up.weight", i);
@@ -482,7 +506,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"delta-key-heads", c->n_delta_head_k, 1, 1024},
         {"delta-dim", c->delta_dim, 1, 1024},
         {"taps", c->n_taps, 2, 8},
-        {"state-dim", c->n_state, 1, 1024},
+        {"state-dim", c->n_state, 1, parts & SL_SYNTH_MAMBA1 ? 64 : 1024},
         {"no-rope", c->no_rope, 0, parts & SL_SYNTH_MAMBA ? 1 : 0},
         {"nextn", c->n_nextn, 0,
          traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT) || parts & SL_SYNTH_NEXTN
@@ -507,7 +531,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"window-rotated", c->n_rot_window, 0, pattern ? c->head_dim : 0},
         {"temper", c->temper, 0, latent ? 1u << 24 : 0},
         {"chunk", c->chunk, 0, parts & SL_SYNTH_LLAMA4 ? 1u << 24 : 0},
-        {"moe-step", c->moe_step, 0, parts & SL_SYNTH_LLAMA4 ? c->n_layer : 0},
+        {"moe-step", c->moe_step, 0, parts & (SL_SYNTH_LLAMA4 | SL_SYNTH_MAMBA1) ? c->n_layer : 0},
         {"gate-heads", c->gate_heads, 0, parts & SL_SYNTH_GATE ? 1 : 0},
         {"fused-qkv", c->fused_qkv, 0,
          !(traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT | SL_SYNTH_GEMMA4))},

@@ -43,9 +43,10 @@ enum {
     SL_SYNTH_DBRX = 1 << 9,
     SL_SYNTH_GROK = 1 << 10,
     SL_SYNTH_MIMO = 1 << 11,
-    SL_SYNTH_CONV = 1 << 15,  /* short convolutions, but for every attn_every-th layer */
-    SL_SYNTH_MAMBA = 1 << 30, /* Mamba-2 in their place */
-    SL_SYNTH_KEYLESS = SL_SYNTH_CONV | SL_SYNTH_MAMBA,
+    SL_SYNTH_CONV = 1 << 15,    /* short convolutions, but for every attn_every-th layer */
+    SL_SYNTH_MAMBA = 1 << 30,   /* Mamba-2 in their place */
+    SL_SYNTH_MAMBA1 = 1u << 31, /* Mamba-1 */
+    SL_SYNTH_KEYLESS = SL_SYNTH_CONV | SL_SYNTH_MAMBA | SL_SYNTH_MAMBA1,
     SL_SYNTH_NEXTN = 1 << 16,        /* layers that guess ahead, where some are asked for */
     SL_SYNTH_MAY_NORM = 1 << 17,     /* q and k are normed, unless the config says otherwise */
     SL_SYNTH_MAY_SECTIONS = 1 << 18, /* multi-section RoPE, where it is asked for */

@@ -345,6 +345,8 @@ PARTS = {
     "granitehybrid": (RMS + "attention.head_count_kv=[0,1,0,1] logit_scale=6.0 residual_scale=0.5 ssm.conv_kernel=3 "
                       "ssm.inner_size=8 ssm.state_size=4 ssm.time_step_rank=2 ssm.group_count=1",
                       EXPERTS + "attn_norm:E ffn_norm:E"),
+    "jamba": (RMS + "attention.head_count_kv=[0,1,0,1] ssm.conv_kernel=3 ssm.inner_size=16 ssm.state_size=3 ssm.time_step_rank=2",
+              EXPERTS + "attn_norm:E ffn_norm:E"),
     "lfm2moe": (RMS + "attention.head_count_kv=[0,1,0,1] shortconv.l_cache=3", EXPERTS + "attn_norm:E ffn_norm:E exp_probs_b.bias:N"),
     "arctic": (RMS, ATTN + EXPERTS + "ffn_norm:E ffn_norm_exps:E ffn_gate:EE ffn_up:EE ffn_down:EE"),
     "step35": (RMS + WINDOW + "attention.sliding_window_pattern=[0,1,1,0] swiglu_clamp_exp=[0.0,0.5,0.0,7.0] "
@@ -354,7 +356,10 @@ PARTS = {
 
 
 # Of these, tensors of layers 1 and 3, and of 0 and 2.
-TURNS = {"granitehybrid": ("attn_q:EQ attn_k:EK attn_v:EK attn_output:QE",
+TURNS = {"jamba": ("attn_q:EQ attn_k:EK attn_v:EK attn_output:QE",
+                   "ssm_in:ET ssm_conv1d:CJ ssm_conv1d.bias:J ssm_x:JQ ssm_dt:HJ ssm_dt.bias:J ssm_dt_norm:H ssm_b_norm:N "
+                   "ssm_c_norm:N ssm_a.:NJ ssm_d.:J ssm_out:JE"),
+         "granitehybrid": ("attn_q:EQ attn_k:EK attn_v:EK attn_output:QE",
                            "ssm_in:EM ssm_conv1d:CJ ssm_conv1d.bias:J ssm_dt.bias:H ssm_a.:1H ssm_d.:1H ssm_norm:E ssm_out:EE"),
          "lfm2moe": ("attn_q:EQ attn_k:EK attn_v:EK attn_output:QE attn_q_norm:D attn_k_norm:D",
                      "shortconv.in_proj.weight:EI shortconv.conv.weight:CE shortconv.out_proj.weight:EE")}
@@ -364,7 +369,7 @@ GLOBALS = {"phimoe": "output_norm.bias:E output.bias:N rope_factors_long.weight:
 
 
 def parts_model(arch, lie=""):
-    dims = dict(E=8, Q=8, K=4, J=16, H=2, D=4, F=8, N=3, I=24, C=3, M=26, **{"1": 1})
+    dims = dict(E=8, Q=8, K=4, J=16, H=2, D=4, F=8, N=3, I=24, C=3, M=26, T=32, **{"1": 1})
     keys = [kv("general.architecture", STR, arch)]
     common = ("block_count=4 context_length=64 embedding_length=8 attention.head_count=2 attention.head_count_kv=1 "
               "feed_forward_length=8 expert_feed_forward_length=8 expert_count=3 expert_used_count=1 ")
@@ -468,6 +473,8 @@ def main():
     files["granitehybrid-groups"] = parts_model("granitehybrid", "ssm.group_count=1048576 ssm.state_size=4096 "
                                                 "ssm.time_step_rank=1048576 ssm.inner_size=1048576")
     files["granitehybrid-no-heads"] = parts_model("granitehybrid", "ssm.time_step_rank=0")
+    files["jamba-states"] = parts_model("jamba", "ssm.state_size=65")
+    files["jamba-rank"] = parts_model("jamba", "ssm.time_step_rank=4294967295")
     files["laguna-wide-shared"] = parts_model("laguna", "expert_shared_count=1024 expert_feed_forward_length=1048576")
     files["gemma4-wide-rotation"] = model("gemma4", lie=2**31)
     for arch in GROUPED:

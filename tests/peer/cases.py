@@ -287,6 +287,12 @@ CASES = [
      "--attn-every 4 --delta-heads 12 --delta-dim 32 --delta-key-heads 2 --state-dim 36 --taps 3", True, LONG),
     ("granitehybrid q4_K", f"--arch granitehybrid -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 5 --attn-every 3 "
      "--delta-heads 8 --delta-dim 64 --delta-key-heads 1 --state-dim 64", 5e-3, LONG),
+    ("jamba f32", f"--arch jamba {F32} {MOE} --layers 5 --attn-every 3 --moe-step 2 --expert-ff 128 --ff 128 --delta-dim 24 "
+     "--state-dim 16 --tied", True, LONG),
+    ("jamba f32, gqa 3, odd", f"--arch jamba {F32} --experts 11 --top-k 3 --layers 6 --embd 192 --heads 6 --kv-heads 2 "
+     "--head-dim 32 --expert-ff 96 --ff 96 --attn-every 4 --moe-step 3 --delta-dim 20 --state-dim 13 --taps 3", True, LONG),
+    ("jamba q4_K", f"--arch jamba -t Q4_K --down Q6_K {MOE} --expert-ff 256 --ff 256 --layers 5 --attn-every 3 --moe-step 2 "
+     "--delta-dim 32 --state-dim 16", 5e-3, LONG),
     ("glm4moe f32", f"--arch glm4moe {F32} {MOE} --layers 5 --dense-layers 1 --rotated 32 --router-scale 2.5 --nextn 1",
      True, LONG),
     ("glm4moe f32, no q and k norms, sections, odd", f"--arch glm4moe {F32} --experts 11 --top-k 4 --layers 4 "

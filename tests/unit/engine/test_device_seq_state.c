@@ -60,6 +60,11 @@ static int setup_mamba(void **state) {
     return open_arch("granitehybrid", 0);
 }
 
+static int setup_mamba1(void **state) {
+    (void)state;
+    return open_arch("jamba", 0);
+}
+
 /* Latents in place of keys and values. */
 static int setup_latent(void **state) {
     (void)state;
@@ -366,5 +371,6 @@ int main(void) {
     failed += cmocka_run_group_tests(tests, setup_delta, teardown);
     failed += cmocka_run_group_tests(tests, setup_conv, teardown);
     failed += cmocka_run_group_tests(tests, setup_mamba, teardown);
+    failed += cmocka_run_group_tests(tests, setup_mamba1, teardown);
     return failed + cmocka_run_group_tests(tests, setup_latent, teardown);
 }

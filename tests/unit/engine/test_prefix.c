@@ -65,6 +65,13 @@ static int setup_mamba(void **state) {
     return 0;
 }
 
+static int setup_mamba1(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("jamba");
+    open_model(&tiny, &c);
+    return 0;
+}
+
 /* Latents in place of keys and values. */
 static int setup_latent(void **state) {
     (void)state;
@@ -446,6 +453,7 @@ int main(void) {
     failed += cmocka_run_group_tests(tests, setup_delta, teardown);
     failed += cmocka_run_group_tests(tests, setup_conv, teardown);
     failed += cmocka_run_group_tests(tests, setup_mamba, teardown);
+    failed += cmocka_run_group_tests(tests, setup_mamba1, teardown);
     failed += cmocka_run_group_tests(tests, setup_latent, teardown);
     return failed;
 }

@@ -62,24 +62,24 @@ static void every_architecture_opens(void **state) {
         uint32_t n_expert;
         bool tied, rope_freqs;
         uint32_t n_dense;
-    } cases[] = {{"maple", 6, true, false, 0},        {"phimoe", 6, false, false, 0},
-                 {"smallthinker", 6, true, false, 0}, {"hy_v3", 6, false, false, 1},
-                 {"mellum", 6, false, false, 0},      {"granitemoe", 6, true, false, 0},
-                 {"exaone-moe", 6, false, false, 1},  {"dots1", 6, false, false, 2},
-                 {"deepseek", 6, true, false, 1},     {"bailingmoe", 6, false, false, 0},
-                 {"bailingmoe2", 6, false, false, 1}, {"minimax-m2", 6, false, false, 0},
-                 {"glm4moe", 6, false, false, 1},     {"qwen3moe", 7, false, false, 0},
-                 {"qwen2moe", 6, false, false, 0},    {"olmoe", 8, false, false, 0},
-                 {"llama", 5, false, true, 0},        {"llama", 0, true, false, 0},
-                 {"qwen3", 0, true, false, 0},        {"qwen2", 0, false, false, 0},
-                 {"ernie4_5-moe", 6, true, false, 2}, {"hunyuan-moe", 6, false, false, 0},
-                 {"gpt-oss", 6, false, false, 0},     {"gemma4", 6, true, false, 0},
-                 {"llama4", 5, true, true, 0},        {"afmoe", 6, false, false, 1},
-                 {"laguna", 6, true, false, 2},       {"cohere2moe", 6, true, false, 1},
-                 {"dbrx", 6, false, false, 0},        {"grok", 6, false, false, 0},
-                 {"mimo2", 6, false, false, 1},       {"arctic", 6, false, false, 0},
-                 {"step35", 6, false, true, 1},       {"lfm2moe", 6, true, false, 1},
-                 {"granitehybrid", 6, true, false, 0}};
+    } cases[] = {{"maple", 6, true, false, 0},         {"phimoe", 6, false, false, 0},
+                 {"smallthinker", 6, true, false, 0},  {"hy_v3", 6, false, false, 1},
+                 {"mellum", 6, false, false, 0},       {"granitemoe", 6, true, false, 0},
+                 {"exaone-moe", 6, false, false, 1},   {"dots1", 6, false, false, 2},
+                 {"deepseek", 6, true, false, 1},      {"bailingmoe", 6, false, false, 0},
+                 {"bailingmoe2", 6, false, false, 1},  {"minimax-m2", 6, false, false, 0},
+                 {"glm4moe", 6, false, false, 1},      {"qwen3moe", 7, false, false, 0},
+                 {"qwen2moe", 6, false, false, 0},     {"olmoe", 8, false, false, 0},
+                 {"llama", 5, false, true, 0},         {"llama", 0, true, false, 0},
+                 {"qwen3", 0, true, false, 0},         {"qwen2", 0, false, false, 0},
+                 {"ernie4_5-moe", 6, true, false, 2},  {"hunyuan-moe", 6, false, false, 0},
+                 {"gpt-oss", 6, false, false, 0},      {"gemma4", 6, true, false, 0},
+                 {"llama4", 5, true, true, 0},         {"afmoe", 6, false, false, 1},
+                 {"laguna", 6, true, false, 2},        {"cohere2moe", 6, true, false, 1},
+                 {"dbrx", 6, false, false, 0},         {"grok", 6, false, false, 0},
+                 {"mimo2", 6, false, false, 1},        {"arctic", 6, false, false, 0},
+                 {"step35", 6, false, true, 1},        {"lfm2moe", 6, true, false, 1},
+                 {"granitehybrid", 6, true, false, 0}, {"jamba", 6, true, false, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_synth_config c = sl_synth_default;
         c.arch = cases[i].arch;
@@ -107,12 +107,14 @@ static void every_architecture_opens(void **state) {
             const struct sl_layer_spec *s = &m->layers[l].spec;
             assert_int_equal(s->attention.head_dim_k, 40);
             bool conv = strcmp(c.arch, "lfm2moe") == 0,
-                 mamba = strcmp(c.arch, "granitehybrid") == 0;
-            bool attends = (!conv && !mamba) || (l + 1) % c.attn_every == 0;
+                 mamba = strcmp(c.arch, "granitehybrid") == 0,
+                 mamba1 = strcmp(c.arch, "jamba") == 0;
+            bool attends = (!conv && !mamba && !mamba1) || (l + 1) % c.attn_every == 0;
             assert_int_equal(s->attention.n_head_kv, !attends ? 0 : l % 2 ? 4 : c.n_head_kv);
             assert_int_equal(s->mixer, attends ? SL_MIXER_ATTENTION
                                        : conv  ? SL_MIXER_CONV
-                                               : SL_MIXER_MAMBA);
+                                       : mamba ? SL_MIXER_MAMBA
+                                               : SL_MIXER_MAMBA1);
             assert_int_equal(sl_model_layer_is_moe(m, l), c.n_expert && l >= c.n_layer_dense);
         }
         assert_int_equal(m->hp.n_vocab, c.n_vocab);
