@@ -71,6 +71,7 @@ static enum sl_status create(struct sl_vulkan *v, struct sl_err *err) {
     VkPhysicalDeviceVulkan13Features f13 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES,
         .synchronization2 = true,
+        .shaderIntegerDotProduct = true,
         .maintenance4 = true /* how modules for Vulkan 1.3 state the size of workgroups */};
     VkPhysicalDeviceVulkan12Features f12 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,

@@ -106,7 +106,8 @@ static const char *missing_feature(const struct sl_vk_instance *in, struct sl_vk
                   {f.features.shaderInt16, "shaderInt16"},
                   {f.features.shaderInt64, "shaderInt64"},
                   {f13.synchronization2, "synchronization2"},
-                  {f13.maintenance4, "maintenance4"}};
+                  {f13.maintenance4, "maintenance4"},
+                  {f13.shaderIntegerDotProduct, "shaderIntegerDotProduct"}};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (!needed[i].there)
             return needed[i].name;

@@ -12,6 +12,7 @@
     X(quantize)                                                                                    \
     X(matmul_float)                                                                                \
     X(matmul_quant)                                                                                \
+    X(matmul_tile)                                                                                 \
     X(rope_table)                                                                                  \
     X(rope)                                                                                        \
     X(kv_write)                                                                                    \
@@ -20,6 +21,8 @@
     X(router)                                                                                      \
     X(moe_float)                                                                                   \
     X(moe_quant)                                                                                   \
+    X(moe_group)                                                                                   \
+    X(moe_tile)                                                                                    \
     X(moe_combine)                                                                                 \
     X(glu)                                                                                         \
     X(add_gated)                                                                                   \
@@ -55,6 +58,10 @@ enum sl_vk_kernel {
  */
 #define SL_VK_PRODUCT_ROWS 4u
 #define SL_VK_PRODUCT_TOK  8u
+/* The same of shaders/tile.glsl, and the shared memory that it needs. */
+#define SL_VK_TILE_ROWS         64u
+#define SL_VK_TILE_TOK          32u
+#define SL_VK_TILE_SHARED_BYTES 18304u
 /* Elements of a workgroup of a kernel that goes element by element. */
 #define SL_VK_ELEMS 256u
 /* Bytes of 256 elements of quantised input: q int8 [256], d f32 [8], sum int16 [16]
@@ -125,6 +132,17 @@ struct sl_vk_moe {
     uint64_t x, ids, pairs, refs, bias, y, grid;
     uint64_t row_bytes;
     uint32_t n_in, n_out, n_pairs, k, which, by_pair, to_pair;
+};
+/* Sorts n_pairs listed pairs by expert: order [n_pairs] are places in the list, tiles one number
+ * and then three for each tile. */
+struct sl_vk_moe_group {
+    uint64_t ids, pairs, order, tiles;
+    uint32_t n_pairs, n_expert, tile;
+};
+struct sl_vk_moe_tile { /* as struct sl_vk_moe */
+    uint64_t x, pairs, refs, bias, y, grid, order, tiles;
+    uint64_t row_bytes;
+    uint32_t n_in, n_out, k, which, by_pair, to_pair;
 };
 struct sl_vk_moe_combine {
     uint64_t pair_y, weights, y;

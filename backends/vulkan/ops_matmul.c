@@ -3,15 +3,32 @@
 
 #define QUANTIZE_GROUPS 4u /* of 256 elements, that a workgroup takes: shaders/quantize.comp */
 
+/* From so many rows on, products go by tiles, which have the same bits: rows of a call, and pairs
+ * for each expert of a layer. */
+#define TILE_LEAST_ROWS   16u
+#define TILE_LEAST_PAIRS  4u
+#define TILE_MOST_EXPERTS 1024u /* shaders/moe_group.comp */
+
+static bool has_tiles(const struct sl_vulkan *v) {
+    return v->info.shared_bytes >= SL_VK_TILE_SHARED_BYTES;
+}
+/* Tiles of n_pairs pairs of so many experts, at most. */
+static uint64_t most_tiles(uint64_t n_pairs, uint32_t n_expert) {
+    uint64_t n = n_pairs / SL_VK_TILE_TOK + n_expert;
+    return n < n_pairs ? n : n_pairs;
+}
+
 /* Scratch of matmul: the input, quantised both ways. Of moe: the same, and for each pair gate, up
- * and the activation's output, quantised. Of head_matmul: each head's part of
- * the rows, quantised. */
+ * and the activation's output, quantised; and the pairs by experts. Of head_matmul: each head's
+ * part of the rows, quantised. */
 uint64_t sl_vk_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *l) {
     (void)d;
     uint64_t matmul = 2 * sl_vk_round_256(sl_vk_qx_bytes(l->max_tok, l->max_n_in));
     uint64_t moe = 2 * sl_vk_round_256(sl_vk_qx_bytes(l->max_tok, l->max_n_embd)) +
                    2 * sl_vk_round_256((uint64_t)l->max_pairs * l->max_n_ff * sizeof(float)) +
-                   sl_vk_round_256(sl_vk_qx_bytes(l->max_pairs, l->max_n_ff));
+                   sl_vk_round_256(sl_vk_qx_bytes(l->max_pairs, l->max_n_ff)) +
+                   sl_vk_round_256(l->max_pairs * sizeof(uint32_t)) +
+                   (1 + 3 * most_tiles(l->max_pairs, l->max_expert)) * sizeof(uint32_t);
     uint64_t heads =
         sl_vk_round_256(sl_vk_qx_bytes((uint64_t)l->max_tok * l->max_heads, l->max_head_n));
     uint64_t most = matmul > moe ? matmul : moe;
@@ -34,7 +51,8 @@ enum sl_status sl_vk_op_matmul(struct sl_device *d, const struct sl_op_matmul *a
     for (uint32_t m = 0; m < a->n_w; m++) {
         const struct sl_matmul_out *o = &a->out[m];
         bool is_float = sl_vk_is_float(o->w.dtype), b32 = sl_vk_is_block32(o->w.dtype);
-        if (!is_float && !quantized[b32]) {
+        bool ready = is_float || quantized[b32];
+        if (!ready) {
             quantized[b32] =
                 v->scratch.addr + (b32 ? sl_vk_round_256(sl_vk_qx_bytes(a->n_tok, n_in)) : 0);
             SL_TRY(sl_vk_quantize(v, o->w.dtype, sl_vk_addr(a->x), a->n_tok, n_in, n_in,
@@ -52,6 +70,13 @@ enum sl_status sl_vk_op_matmul(struct sl_device *d, const struct sl_op_matmul *a
                                        .add = o->add};
         uint64_t n = sl_vk_div_up(o->w.n_out, SL_VK_PRODUCT_ROWS) *
                      sl_vk_div_up(a->n_tok, SL_VK_PRODUCT_TOK);
+        if (ready && m)
+            sl_vk_beside(v);
+        if (!is_float && a->n_tok >= TILE_LEAST_ROWS && has_tiles(v)) {
+            n = sl_vk_div_up(o->w.n_out, SL_VK_TILE_ROWS) * sl_vk_div_up(a->n_tok, SL_VK_TILE_TOK);
+            SL_TRY(sl_vk_launch(v, SL_VK_matmul_tile, (uint32_t)o->w.dtype, n, &k, sizeof k));
+            continue;
+        }
         SL_TRY(sl_vk_launch(v, is_float ? SL_VK_matmul_float : SL_VK_matmul_quant,
                             (uint32_t)o->w.dtype, n, &k, sizeof k));
     }
@@ -117,7 +142,37 @@ struct run {
     uint64_t x[2]; /* quantised rows, by sl_vk_is_block32() */
     bool x_made[2];
     uint64_t gate, up, h; /* h: the quantised output of the activation */
+    uint64_t order, tiles;
+    bool grouped; /* these two are there */
 };
+
+/* The same of pairs that are many for each expert, in quantised types. */
+static enum sl_status tiles(struct run *r, enum sl_dtype t, const struct sl_vk_moe *m) {
+    const struct sl_op_moe *a = r->a;
+    const struct sl_vk_moe_tile k = {.x = m->x,
+                                     .pairs = m->pairs,
+                                     .refs = m->refs,
+                                     .bias = m->bias,
+                                     .y = m->y,
+                                     .grid = m->grid,
+                                     .order = r->order,
+                                     .tiles = r->tiles,
+                                     .row_bytes = m->row_bytes,
+                                     .n_in = m->n_in,
+                                     .n_out = m->n_out,
+                                     .k = m->k,
+                                     .which = m->which,
+                                     .by_pair = m->by_pair,
+                                     .to_pair = m->to_pair};
+    if (!r->grouped) {
+        const struct sl_vk_moe_group g = {m->ids,     m->pairs,    r->order,      r->tiles,
+                                          a->n_pairs, a->n_expert, SL_VK_TILE_TOK};
+        SL_TRY(SL_VK_LAUNCH(r->v, moe_group, 0, 1, g));
+        r->grouped = true;
+    }
+    uint64_t n = most_tiles(a->n_pairs, a->n_expert) * sl_vk_div_up(m->n_out, SL_VK_TILE_ROWS);
+    return sl_vk_launch(r->v, SL_VK_moe_tile, (uint32_t)t, n, &k, sizeof k);
+}
 
 /* One matrix of the experts of all pairs. */
 static enum sl_status product(struct run *r, int which) {
@@ -128,6 +183,7 @@ static enum sl_status product(struct run *r, int which) {
     bool is_float = sl_vk_is_float(t), b32 = sl_vk_is_block32(t), down = which == DOWN;
     uint32_t n_in = down ? a->n_ff : a->n_embd, n_out = down ? a->n_embd : a->n_ff;
     uint64_t x = sl_vk_addr(a->x);
+    bool ready = which == UP && (is_float || r->x_made[b32]);
     if (down) {
         x = is_float ? r->gate : r->h;
         if (!is_float)
@@ -156,6 +212,11 @@ static enum sl_status product(struct run *r, int which) {
                                 .by_pair = down,
                                 .to_pair = down};
     uint64_t n = sl_vk_div_up(n_out, SL_VK_PRODUCT_ROWS) * a->n_pairs;
+    if (ready)
+        sl_vk_beside(r->v);
+    if (!is_float && a->n_pairs >= (uint64_t)TILE_LEAST_PAIRS * a->n_expert &&
+        a->n_expert <= TILE_MOST_EXPERTS && has_tiles(r->v))
+        return tiles(r, t, &k);
     return sl_vk_launch(r->v, is_float ? SL_VK_moe_float : SL_VK_moe_quant, (uint32_t)t, n, &k,
                         sizeof k);
 }
@@ -174,6 +235,8 @@ enum sl_status sl_vk_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
     r.gate = r.x[1] + rows;
     r.up = r.gate + pairs;
     r.h = r.up + pairs;
+    r.order = r.h + sl_vk_round_256(sl_vk_qx_bytes(a->n_pairs, a->n_ff));
+    r.tiles = r.order + sl_vk_round_256(a->n_pairs * sizeof(uint32_t));
     SL_TRY(product(&r, GATE));
     SL_TRY(product(&r, UP));
     SL_TRY(sl_vk_glu(v, r.gate, r.up, r.gate, (uint64_t)a->n_pairs * a->n_ff,

@@ -118,6 +118,9 @@ static enum sl_status close_commands(struct sl_vulkan *v, struct sl_vk_queue *q)
 enum sl_status sl_vk_commands(struct sl_vulkan *v, enum sl_queue which,
                               VkCommandBuffer *out_commands) {
     struct sl_vk_queue *q = &v->queue[which];
+    /* Where the one before went to another command buffer, what both follow did, too. */
+    bool beside = v->beside && which == SL_QUEUE_OPS && (v->recording || q->open);
+    v->beside = false;
     if (v->lost)
         return SL_ERR_DEVICE_LOST;
     if (which == SL_QUEUE_OPS && v->recording) {
@@ -129,7 +132,8 @@ enum sl_status sl_vk_commands(struct sl_vulkan *v, enum sl_queue which,
             SL_TRY(open_commands(v, which));
         *out_commands = q->open;
     }
-    sl_vk_barrier(v, *out_commands, q->copies);
+    if (!beside)
+        sl_vk_barrier(v, *out_commands, q->copies);
     return SL_OK;
 }
 

@@ -66,6 +66,7 @@ struct sl_vulkan {
     struct sl_vk_queue queue[SL_QUEUES];
     struct sl_vk_stage stage;
     VkCommandBuffer recording; /* where launches go while a graph is made; NULL: to the queue */
+    bool beside;               /* the next launch need not wait for the one before it */
 
     /* Shared by all ops: what one op leaves there the next may overwrite. */
     struct sl_vk_memory scratch;
@@ -104,7 +105,8 @@ enum sl_status sl_vk_memory_left(struct sl_device *d, uint64_t *out_free, uint64
 /* queue.c */
 enum sl_status sl_vk_queues_init(struct sl_vulkan *v) SL_MUST_CHECK;
 void sl_vk_queues_release(struct sl_vulkan *v);
-/* The command buffer to add to, which whatever comes next follows; behind a barrier. */
+/* The command buffer to add to, which whatever comes next follows; behind a barrier, but for what
+ * sl_vk_beside() announced. */
 enum sl_status sl_vk_commands(struct sl_vulkan *v, enum sl_queue q,
                               VkCommandBuffer *out_commands) SL_MUST_CHECK;
 void sl_vk_barrier(struct sl_vulkan *v, VkCommandBuffer commands, bool copies);
@@ -130,6 +132,11 @@ void sl_vk_pipelines_release(struct sl_vulkan *v);
  * is its argument struct (kernels.h), copied before the call returns. */
 enum sl_status sl_vk_launch(struct sl_vulkan *v, enum sl_vk_kernel kernel, uint32_t variant,
                             uint64_t n_groups, const void *args, size_t args_bytes) SL_MUST_CHECK;
+/* The launch that follows writes nothing that the one before it reads or writes, and reads nothing
+ * that it writes: both may run at once. */
+static inline void sl_vk_beside(struct sl_vulkan *v) {
+    v->beside = true;
+}
 #define SL_VK_LAUNCH(v, kernel, variant, n_groups, args)                                           \
     sl_vk_launch(v, SL_VK_##kernel, variant, n_groups, &(args), sizeof(args))
 

@@ -5,30 +5,48 @@
 #define QX_BYTES 320u
 
 #ifdef QUANTIZED
-shared int dots[TOK][ROWS][16], mins[TOK][ROWS][16];
+#include "dot4.glsl"
+/* Two of each, so that one barrier is enough: who is ahead writes the other. */
+shared int dots[2][TOK][ROWS][16], mins[2][TOK][ROWS][16];
+
+/* 16 elements of weights, packed, with their scale and minimum; zeros beyond the row. */
+struct weights {
+    int words[4], scale, least;
+};
+weights load_weights(uint64_t w, uint u, uint n_in) {
+    weights to;
+    int q[16];
+    uint unit;
+    bool there = u * 16u < n_in;
+    uint64_t b = block_of(w, there ? u : 0u, unit);
+    load_unit(b, unit, q);
+    unit_scales(b, unit, to.scale, to.least);
+    [[unroll]] for (uint k = 0; k < 4u; k++)
+        to.words[k] = q[4u * k] & 255 | (q[4u * k + 1u] & 255) << 8 | (q[4u * k + 2u] & 255) << 16 |
+                      q[4u * k + 3u] << 24;
+    if (!there)
+        to.scale = to.least = 0;
+    return to;
+}
 
 /* In lane t < n: the product with input row t, at x + t * x_stride. */
 float product(uint64_t w, uint64_t x, uint64_t x_stride, uint n, uint n_in, uint row, uint lane) {
     precise float total = 0.0;
     uint n_groups = (n_in + 255u) / 256u;
+    weights now = load_weights(w, lane, n_in);
     for (uint g = 0; g < n_groups; g++) {
-        uint u = g * 16u + lane, unit;
-        bool there = u * 16u < n_in;
-        int q[16], scale = 0, least = 0;
-        uint64_t b = block_of(w, there ? u : 0u, unit);
-        load_unit(b, unit, q);
-        unit_scales(b, unit, scale, least);
-        for (uint t = 0; t < TOK; t++) {
-            if (t >= n || !there)
-                continue;
+        uint turn = g % 2u;
+        for (uint t = 0; t < n; t++) {
             uint64_t from = x + t * x_stride + g * QX_BYTES;
             int dot = 0;
-            [[unroll]] for (uint i = 0; i < 16u; i++)
-                dot += q[i] * int(i8s(from).v[lane * 16u + i]);
-            dots[t][row][lane] = scale * dot;
+            [[unroll]] for (uint k = 0; k < 4u; k++)
+                dot += dot4(now.words[k], i32s(from).v[lane * 4u + k]);
+            dots[turn][t][row][lane] = now.scale * dot;
             if (has_min() && !is_block32())
-                mins[t][row][lane] = least * int(i16s(from + 288).v[lane]);
+                mins[turn][t][row][lane] = now.least * int(i16s(from + 288).v[lane]);
         }
+        if (g + 1u < n_groups)
+            now = load_weights(w, (g + 1u) * 16u + lane, n_in);
         barrier();
         if (lane < n) {
             uint64_t from = x + lane * x_stride + g * QX_BYTES;
@@ -37,7 +55,7 @@ float product(uint64_t w, uint64_t x, uint64_t x_stride, uint n, uint n_in, uint
                 for (uint j = 0; j < 8u && g * 256u + j * 32u < n_in; j++) {
                     block_scales(w + uint64_t(g * 8u + j) * block_bytes(), d, dmin);
                     precise float dx = f32s(from + 256).v[j], by = d * dx, down = -(dmin * dx);
-                    int sum = dots[lane][row][2u * j] + dots[lane][row][2u * j + 1u];
+                    int sum = dots[turn][lane][row][2u * j] + dots[turn][lane][row][2u * j + 1u];
                     total = fma_once(by, float(sum), total);
                     if (has_min())
                         total = fma_once(down, float(int(i16s(from + 288).v[j])), total);
@@ -46,17 +64,16 @@ float product(uint64_t w, uint64_t x, uint64_t x_stride, uint n, uint n_in, uint
                 block_scales(w + uint64_t(g) * block_bytes(), d, dmin);
                 precise float dx = f32s(from + 256).v[0], by = d * dx, down = -(dmin * dx);
                 int sum = 0, low = 0;
-                for (uint i = 0; i < 16u; i++)
-                    sum += dots[lane][row][i];
+                [[unroll]] for (uint i = 0; i < 16u; i++)
+                    sum += dots[turn][lane][row][i];
                 total = fma_once(by, float(sum), total);
                 if (has_min()) {
-                    for (uint i = 0; i < 16u; i++)
-                        low += mins[lane][row][i];
+                    [[unroll]] for (uint i = 0; i < 16u; i++)
+                        low += mins[turn][lane][row][i];
                     total = fma_once(down, float(low), total);
                 }
             }
         }
-        barrier();
     }
     return total;
 }

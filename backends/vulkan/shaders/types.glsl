@@ -48,6 +48,26 @@ float load_float(uint64_t row, uint i) {
 uint byte_at(uint64_t b, uint i) {
     return uint(u8s(b).v[i]);
 }
+/* 16 bytes, in the widest loads that the address allows: experts may be at any. */
+uvec4 bytes_at(uint64_t at) {
+    uvec4 w;
+    uint low = uint(at);
+    if ((low & 3u) == 0u) {
+        [[unroll]] for (uint k = 0; k < 4u; k++)
+            w[k] = u32s(at).v[k];
+    } else if ((low & 1u) == 0u) {
+        [[unroll]] for (uint k = 0; k < 4u; k++)
+            w[k] = uint(u16s(at).v[2u * k]) | uint(u16s(at).v[2u * k + 1u]) << 16;
+    } else {
+        [[unroll]] for (uint k = 0; k < 4u; k++)
+            w[k] = byte_at(at, 4u * k) | byte_at(at, 4u * k + 1u) << 8 |
+                   byte_at(at, 4u * k + 2u) << 16 | byte_at(at, 4u * k + 3u) << 24;
+    }
+    return w;
+}
+uint byte_of(uvec4 w, uint i) {
+    return w[i / 4u] >> 8u * (i % 4u) & 255u;
+}
 float f16_at(uint64_t b, uint i) {
     return f32_of_f16(byte_at(b, i) | byte_at(b, i + 1u) << 8);
 }
@@ -115,12 +135,13 @@ void unit_32(uint64_t b, uint unit, out int q[16]) {
     if (TYPE == Q5_0 || TYPE == Q5_1)
         bits = byte_at(b, high) | byte_at(b, high + 1u) << 8 | byte_at(b, high + 2u) << 16 |
                byte_at(b, high + 3u) << 24;
+    uvec4 w = bytes_at(b + at + (TYPE == Q8_0 ? 16u * unit : 0u));
     [[unroll]] for (uint i = 0; i < 16u; i++) {
         if (TYPE == Q8_0) {
-            q[i] = int(i8s(b).v[2u + 16u * unit + i]);
+            q[i] = int(byte_of(w, i)) << 24 >> 24;
             continue;
         }
-        int v = int(byte_at(b, at + i) >> 4u * unit & 15u);
+        int v = int(byte_of(w, i) >> 4u * unit & 15u);
         if (TYPE == Q5_0 || TYPE == Q5_1)
             v |= int(bits >> i + 16u * unit & 1u) << 4;
         q[i] = TYPE == Q4_0     ? v - 8
@@ -133,32 +154,39 @@ void unit_32(uint64_t b, uint unit, out int q[16]) {
 
 void unit_super(uint64_t b, uint unit, out int q[16]) {
     uint i32 = 16u * (unit & 1u); /* of the first element, among 32 */
+    uint at = TYPE == Q4_K   ? 16u + unit / 4u * 32u + i32
+              : TYPE == Q5_K ? 48u + unit / 4u * 32u + i32
+              : TYPE == Q6_K ? unit / 8u * 64u + unit % 4u * 16u
+              : TYPE == Q2_K ? 16u + unit / 8u * 32u + i32
+              : TYPE == Q3_K ? 32u + unit / 8u * 32u + i32
+                             : 8u + unit / 2u * 16u; /* IQ4_XS */
+    uvec4 w = bytes_at(b + at), h = uvec4(0u);
+    if (TYPE == Q3_K)
+        h = bytes_at(b + i32);
+    else if (TYPE == Q5_K)
+        h = bytes_at(b + 16u + i32);
+    else if (TYPE == Q6_K)
+        h = bytes_at(b + 128u + unit / 8u * 32u + i32);
     [[unroll]] for (uint i = 0; i < 16u; i++) {
-        uint at = i32 + i, low, high;
+        uint low = byte_of(w, i), high = byte_of(h, i);
         switch (TYPE) {
         case Q2_K:
-            q[i] = int(byte_at(b, 16u + unit / 8u * 32u + at) >> unit % 8u / 2u * 2u & 3u);
+            q[i] = int(low >> unit % 8u / 2u * 2u & 3u);
             break;
         case Q3_K:
-            low = byte_at(b, 32u + unit / 8u * 32u + at) >> unit % 8u / 2u * 2u & 3u;
-            high = byte_at(b, at) >> unit / 2u & 1u;
-            q[i] = int(low) - (high == 1u ? 0 : 4);
+            q[i] = int(low >> unit % 8u / 2u * 2u & 3u) - ((high >> unit / 2u & 1u) == 1u ? 0 : 4);
             break;
         case Q4_K:
-            q[i] = int(byte_at(b, 16u + unit / 4u * 32u + at) >> unit / 2u % 2u * 4u & 15u);
+            q[i] = int(low >> unit / 2u % 2u * 4u & 15u);
             break;
         case Q5_K:
-            low = byte_at(b, 48u + unit / 4u * 32u + at) >> unit / 2u % 2u * 4u & 15u;
-            high = byte_at(b, 16u + at) >> unit / 2u & 1u;
-            q[i] = int(low | high << 4);
+            q[i] = int(low >> unit / 2u % 2u * 4u & 15u | (high >> unit / 2u & 1u) << 4);
             break;
         case Q6_K:
-            low = byte_at(b, unit / 8u * 64u + unit % 4u * 16u + i) >> unit / 4u % 2u * 4u & 15u;
-            high = byte_at(b, 128u + unit / 8u * 32u + at) >> unit % 8u / 2u * 2u & 3u;
-            q[i] = int(low | high << 4) - 32;
+            q[i] = int(low >> unit / 4u % 2u * 4u & 15u | (high >> unit % 8u / 2u * 2u & 3u) << 4) - 32;
             break;
         default: /* IQ4_XS */
-            q[i] = IQ4_VALUES[byte_at(b, 8u + unit / 2u * 16u + i) >> 4u * (unit & 1u) & 15u];
+            q[i] = IQ4_VALUES[low >> 4u * (unit & 1u) & 15u];
         }
     }
 }

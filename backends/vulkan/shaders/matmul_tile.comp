@@ -1,0 +1,34 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "tile.glsl"
+
+/* As matmul.glsl, for many rows of input. */
+layout(push_constant) uniform args {
+    uint64_t w, x, bias, y, grid;
+    uint64_t row_bytes;
+    uint n_in, n_out, n_tok, add;
+} a;
+uint tok;
+
+uint64_t input_row(uint t) {
+    return a.x + uint64_t(min(tok + t, a.n_tok - 1u)) * ((a.n_in + 255u) / 256u) * QX_BYTES;
+}
+
+void main() {
+    uint n_tiles = (a.n_out + TILE_ROWS - 1u) / TILE_ROWS, l = gl_LocalInvocationID.x;
+    uint row = group() % n_tiles * TILE_ROWS;
+    tok = group() / n_tiles * TILE_TOK;
+    if (tok >= a.n_tok)
+        return;
+    iq_grid = a.grid;
+    float total[16];
+    tile(a.w, a.row_bytes, row, a.n_out, a.n_in, l, total);
+    [[unroll]] for (uint n = 0; n < 16u; n++) {
+        uint o = row + l % 16u + 16u * (n / 4u), t = tok + l / 16u + 8u * (n % 4u);
+        if (o >= a.n_out || t >= a.n_tok)
+            continue;
+        f32s y = f32s(a.y + (uint64_t(t) * a.n_out + o) * 4u);
+        precise float s = a.bias != 0 ? total[n] + f32s(a.bias).v[o] : total[n];
+        y.v[0] = a.add != 0u ? y.v[0] + s : s;
+    }
+}
