@@ -8,14 +8,21 @@
 #include "net/address.h"
 #include "net/frame.h"
 #include "net/key.h"
+#include "net/transport.h"
 #include "tests/support/slow_build.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -157,16 +164,19 @@ static void room_init(struct room *r, bool keyed, bool tcp) {
         fail_msg("%s", err.text);
 }
 
-static void room_join(struct room *r) {
+static void room_join_by(struct room *r, const char *address) {
     struct sl_err err;
-    if (sl_link_connect(sl_listener_address(r->listener), &r->config, &r->near.owner, NULL,
-                        &r->near.link, &err) != SL_OK)
+    if (sl_link_connect(address, &r->config, &r->near.owner, NULL, &r->near.link, &err) != SL_OK)
         fail_msg("%s", err.text);
     assert_int_equal(sl_link_start(r->near.link, &err), SL_OK);
     pthread_mutex_lock(&r->lock);
     while (!r->n_accepted)
         pthread_cond_wait(&r->changed, &r->lock);
     pthread_mutex_unlock(&r->lock);
+}
+
+static void room_join(struct room *r) {
+    room_join_by(r, sl_listener_address(r->listener));
 }
 
 static void room_release(struct room *r) {
@@ -304,26 +314,48 @@ static int connect_raw(const struct room *r) {
     return fd;
 }
 
-/* Without a key everybody on this machine is a peer, but not everything a frame. */
+/* With the right key, or without one, when everybody on this machine is a peer: not everything is a
+ * frame. */
+static struct sl_transport *connect_proven(const struct room *r) {
+    struct sl_transport *t;
+    struct sl_err err;
+    enum sl_status st;
+    short events;
+    assert_int_equal(sl_transport_create(connect_raw(r), r->key, false, &t, &err), SL_OK);
+    while ((st = sl_transport_shake(t, &events, &err)) == SL_AGAIN) {
+        struct pollfd fd = {sl_transport_fd(t), events, 0};
+        (void)!poll(&fd, 1, 1000);
+    }
+    if (st != SL_OK)
+        fail_msg("%s", err.text);
+    return t;
+}
+
 static void lies_end_the_link(void **state) {
     (void)state;
     static const struct sl_frame_head lies[] = {{SL_FRAME_CALL, 0, 2, 0},
                                                 {SL_FRAME_CALL, 0, 1, (uint64_t)1 << 63},
+                                                {SL_FRAME_CALL, 0, 1, UINT64_MAX},
+                                                {SL_FRAME_CALL, 0, 1, MAX_SENT + 2},
                                                 {SL_FRAME_TYPES, 0, 1, 0},
                                                 {SL_FRAME_HEARTBEAT, 0, 1, 7},
                                                 {SL_FRAME_HEARTBEAT_ANSWER, 0, 1, 16}};
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+    size_t n_lies = sizeof lies / sizeof *lies;
+    for (size_t i = 0; i < 2 * n_lies; i++) {
         uint8_t bytes[SL_FRAME_HEAD_BYTES + 16];
         struct room r;
+        struct sl_err err;
+        size_t n = 0;
         memset(bytes, 0xff, sizeof bytes);
-        room_init(&r, false, i % 2);
-        int fd = connect_raw(&r);
-        sl_frame_put_head(&lies[i], bytes);
-        assert_int_equal(write(fd, bytes, sizeof bytes), sizeof bytes);
+        room_init(&r, i >= n_lies, i % 2);
+        struct sl_transport *t = connect_proven(&r);
+        sl_frame_put_head(&lies[i % n_lies], bytes);
+        assert_int_equal(sl_transport_write(t, bytes, sizeof bytes, &n, &err), SL_OK);
+        assert_int_equal(n, sizeof bytes);
         wait_for(&r.far, UINT32_MAX);
         assert_int_equal(r.far.lost, SL_ERR_PROTOCOL);
         assert_int_equal(r.far.n_frames, 0);
-        close(fd);
+        sl_transport_close(&t);
         room_release(&r);
     }
 }
@@ -364,26 +396,175 @@ static void another_key_is_refused(void **state) {
     room_release(&r);
 }
 
-/* More of them than there are places, and somebody with the key behind them. */
+/* Whether the other side has closed it, or does so within ms. */
+static bool is_closed(int fd, int ms) {
+    struct pollfd p = {fd, POLLIN, 0};
+    char rest[4096];
+    while (poll(&p, 1, ms) > 0) {
+        ssize_t n = recv(fd, rest, sizeof rest, MSG_DONTWAIT);
+        if (n <= 0)
+            return n == 0 || errno != EAGAIN;
+    }
+    return false;
+}
+
+/* More of them than there are places, and somebody with the key behind them: who comes is accepted
+ * in order, so that all but 64 have lost their places by then. */
 static void strangers_are_in_nobodys_way(void **state) {
     (void)state;
-    enum { N = 150 };
+    enum { N = 1000, PLACES = 64 };
     struct room r;
-    int fds[N];
+    struct rlimit files;
+    int fds[N], n_open = 0;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    struct rlimit more = files;
+    if (more.rlim_cur < N + 200)
+        more.rlim_cur = N + 200;
+    if (setrlimit(RLIMIT_NOFILE, &more) != 0)
+        skip();
     room_init(&r, true, true);
     for (int i = 0; i < N; i++) {
         fds[i] = connect_raw(&r);
         static const char garbage[] = "GET / HTTP/1.1\r\n\r\n\x16\x03\x01\xff\xff\x01";
-        if (i % 2)
-            assert_true(write(fds[i], garbage, sizeof garbage) > 0);
+        if (i % 4 == 1) /* which may have lost its place */
+            (void)!send(fds[i], garbage, sizeof garbage, MSG_NOSIGNAL);
     }
     room_join(&r);
     assert_int_equal(send_one(r.near.link, 0, 100), SL_OK);
     wait_for(&r.far, 1);
     assert_int_equal(r.far.n_frames, 1);
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < N; i++) {
+        n_open += !is_closed(fds[i], 0);
         close(fds[i]);
+    }
+    assert_in_range(n_open, 0, PLACES);
     room_release(&r);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+}
+
+/* Between the two, with both sides' bytes and no key. */
+struct relay {
+    const struct room *room;
+    char address[64];
+    int fd; /* where it listens */
+    pthread_t thread;
+    atomic_bool stop, repeat;
+    atomic_size_t n;
+    size_t last;             /* where the bytes that came last begin */
+    uint8_t bytes[64 << 10]; /* [n] from who connected, the first of them */
+};
+
+static void write_all(int fd, const uint8_t *bytes, size_t n) {
+    while (n) {
+        ssize_t done = send(fd, bytes, n, MSG_NOSIGNAL);
+        if (done <= 0)
+            return;
+        bytes += done;
+        n -= (size_t)done;
+    }
+}
+
+static void *relay_main(void *arg) {
+    struct relay *y = arg;
+    uint8_t bytes[4096];
+    int from = accept(y->fd, NULL, NULL), to = connect_raw(y->room);
+    assert_true(from >= 0);
+    for (bool open = true; open && !atomic_load(&y->stop);) {
+        struct pollfd fds[] = {{from, POLLIN, 0}, {to, POLLIN, 0}};
+        (void)!poll(fds, 2, 1);
+        if (atomic_exchange(&y->repeat, false))
+            write_all(to, y->bytes + y->last, atomic_load(&y->n) - y->last);
+        for (int i = 0; i < 2; i++) {
+            ssize_t n = fds[i].revents ? recv(fds[i].fd, bytes, sizeof bytes, 0) : 1;
+            open &= n > 0;
+            if (!fds[i].revents || n <= 0)
+                continue;
+            write_all(i ? from : to, bytes, (size_t)n);
+            size_t had = atomic_load(&y->n);
+            if (i || had + (size_t)n > sizeof y->bytes)
+                continue;
+            memcpy(y->bytes + had, bytes, (size_t)n);
+            y->last = had;
+            atomic_store(&y->n, had + (size_t)n);
+        }
+    }
+    close(from);
+    close(to);
+    return NULL;
+}
+
+static void relay_start(struct relay *y, const struct room *r) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t n = sizeof at;
+    memset(y, 0, sizeof *y);
+    y->room = r;
+    y->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(y->fd, (struct sockaddr *)&at, n), 0);
+    assert_int_equal(listen(y->fd, 1), 0);
+    assert_int_equal(getsockname(y->fd, (struct sockaddr *)&at, &n), 0);
+    snprintf(y->address, sizeof y->address, "127.0.0.1:%u", ntohs(at.sin_port));
+    assert_int_equal(pthread_create(&y->thread, NULL, relay_main, y), 0);
+}
+
+static void relay_end(struct relay *y) {
+    atomic_store(&y->stop, true);
+    pthread_join(y->thread, NULL);
+    close(y->fd);
+}
+
+/* What was recorded of somebody with the key lets nobody in: not the whole of it, and no part. */
+static void recordings_are_refused(void **state) {
+    (void)state;
+    struct room r;
+    static struct relay y;
+    room_init(&r, true, true);
+    relay_start(&y, &r);
+    room_join_by(&r, y.address);
+    assert_int_equal(send_one(r.near.link, 0, 100), SL_OK);
+    wait_for(&r.far, 1);
+    size_t n = atomic_load(&y.n);
+    assert_true(n > 200);
+    for (size_t i = 0; i < 24; i++) { /* cut handshakes, and the last is whole */
+        size_t cut = i == 23 ? n : i < 8 ? i + 1 : n * i / 24;
+        int fd = connect_raw(&r);
+        write_all(fd, y.bytes, cut);
+        const struct linger reset = {.l_onoff = 1};
+        if (i % 3 == 1)
+            assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+        else if (i % 3 == 2 && i < 23)
+            (void)!shutdown(fd, SHUT_WR);
+        if (i % 3 == 2) /* the whole recording too */
+            assert_true(is_closed(fd, 60000));
+        close(fd);
+    }
+    assert_int_equal(send_one(r.near.link, 1, 100), SL_OK); /* others are served meanwhile */
+    wait_for(&r.far, 2);
+    assert_int_equal(r.far.n_frames, 2);
+    assert_int_equal(times_lost(&r.far), 0);
+    pthread_mutex_lock(&r.lock);
+    assert_int_equal(r.n_accepted, 1);
+    pthread_mutex_unlock(&r.lock);
+    room_release(&r);
+    relay_end(&y);
+}
+
+/* Nor is a record believed twice within its connection. */
+static void what_comes_twice_ends_the_link(void **state) {
+    (void)state;
+    struct room r;
+    static struct relay y;
+    room_init(&r, true, true);
+    relay_start(&y, &r);
+    room_join_by(&r, y.address);
+    assert_int_equal(send_one(r.near.link, 0, 100), SL_OK);
+    wait_for(&r.far, 1);
+    atomic_store(&y.repeat, true);
+    wait_for(&r.far, UINT32_MAX);
+    assert_int_equal(times_lost(&r.far), 1);
+    assert_int_equal(r.far.lost, SL_ERR_PEER_LOST);
+    assert_int_equal(r.far.n_frames, 1);
+    room_release(&r);
+    relay_end(&y);
 }
 
 /* ---- addresses and keys ---- */
@@ -443,6 +624,8 @@ int main(void) {
         cmocka_unit_test(silence_is_a_loss),
         cmocka_unit_test(another_key_is_refused),
         cmocka_unit_test(strangers_are_in_nobodys_way),
+        cmocka_unit_test(recordings_are_refused),
+        cmocka_unit_test(what_comes_twice_ends_the_link),
         cmocka_unit_test(only_this_machine_without_a_key),
         cmocka_unit_test(keys_are_read_with_care),
     };
