@@ -29,7 +29,7 @@ pack() {
     cd "$(dirname "$0")/.."
     export CUDA_ARCHS="${CUDA_ARCHS:-90}" WITH_VULKAN=1
     # shellcheck disable=SC2046
-    make -j"$(nproc)" MODE=release $(ls tests/conformance/test_*.c | sed 's,\(.*\)\.c,build/release/\1,')
+    make -j"$(nproc)" MODE=release WITH_CUDA=0 $(ls tests/conformance/test_*.c | sed 's,\(.*\)\.c,build/release/\1,')
     make dist
     rm -rf "$dir/bin" "$dir/debs" "$dir/llama"
     mkdir "$dir/bin" "$dir/debs"
