@@ -33,7 +33,7 @@ pack() {
     make dist
     rm -rf "$dir/bin" "$dir/debs" "$dir/llama"
     mkdir "$dir/bin" "$dir/debs"
-    cp dist/sluice-*-linux-x86_64.tar.gz "$dir/bin/sluice.tar.gz"
+    gzip -dc dist/sluice-*-linux-x86_64.tar.gz >"$dir/bin/sluice.tar" # xz makes less of it than gzip
     cp build/release/tests/conformance/test_* "$dir/bin/"
     rm -f "$dir"/bin/*.d
     strip --strip-debug "$dir"/bin/test_*
@@ -192,7 +192,7 @@ run() {
     mkdir -p "$out"
     dir=$(mktemp -d /tmp/h200vulkandir.XXXXXX)
     python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$1/vulkan.tar.xz" "$dir" || exit 1
-    tar -C "$dir" -xzf "$dir/bin/sluice.tar.gz" || exit 1
+    tar -C "$dir" -xf "$dir/bin/sluice.tar" || exit 1
     sluice=$(echo "$dir"/sluice-*/bin/sluice)
     export XDG_CACHE_HOME=$out CMOCKA_MESSAGE_OUTPUT=TAP
     local parts=" ${PARTS:-devices conformance answers speed tiers llama} " round
