@@ -281,7 +281,7 @@ void sl_cuda_caps(const struct sl_cuda *c, struct sl_device_caps *caps) {
     caps->graphs = caps->moe_placed = caps->mailbox = true;
     caps->moe_bias = caps->moe_as_host = caps->swiglu_clamped = caps->geglu = caps->extra_args =
         true;
-    caps->swiglu_limited = caps->reglu = caps->sigmoid_topk = true;
+    caps->swiglu_limited = caps->swiglu_cut = caps->reglu = caps->sigmoid_topk = true;
     sl_cuda_ops_caps(c, caps);
 }
 

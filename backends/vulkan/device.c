@@ -1,5 +1,6 @@
 /* Opening and closing a device, and what its errors mean. */
 #include "backends/vulkan/ops.h"
+#include "backends/vulkan/times.h"
 #include "backends/vulkan/vulkan_internal.h"
 #include "common/log.h"
 
@@ -44,6 +45,7 @@ void sl_vk_close(struct sl_device *d) {
         sl_vk_memory_free(v, &v->scratch);
         sl_vk_memory_free(v, &v->grids);
         sl_vk_memory_free(v, &v->stage.m);
+        sl_vk_times_release(v);
         sl_vk_pipelines_release(v);
         sl_vk_queues_release(v);
         v->vk.DestroyDevice(v->device, NULL);
@@ -145,7 +147,9 @@ static enum sl_status start(struct sl_vulkan *v, const struct sl_vulkan_config *
     if (status)
         return sl_fail(err, status, "vulkan:%u: %s gives no queues: %s", v->number, v->info.name,
                        sl_status_text(status));
-    status = sl_vk_pipelines_init(v);
+    status = sl_vk_times_init(v);
+    if (!status)
+        status = sl_vk_pipelines_init(v);
     if (status)
         return sl_fail(err, status, "vulkan:%u: the kernels do not load: %s", v->number,
                        sl_status_text(status));
@@ -169,7 +173,7 @@ static void set_caps(struct sl_vulkan *v) {
              caps->model);
     caps->kind = v->info.kind;
     caps->mapped_host = true;
-    caps->graphs = true;
+    caps->graphs = !v->times;
     caps->subgroup_width = v->info.subgroup_width;
     caps->shared_bytes = v->info.shared_bytes;
     caps->memory_bytes = v->info.memory_bytes;

@@ -56,7 +56,12 @@
     X(DestroyPipelineCache)                                                                        \
     X(GetPipelineCacheData)                                                                        \
     X(CreateComputePipelines)                                                                      \
-    X(DestroyPipeline)
+    X(DestroyPipeline)                                                                             \
+    X(CreateQueryPool)                                                                             \
+    X(DestroyQueryPool)                                                                            \
+    X(GetQueryPoolResults)                                                                         \
+    X(CmdResetQueryPool)                                                                           \
+    X(CmdWriteTimestamp2)
 
 struct sl_vk_instance {
     void *lib;

@@ -156,6 +156,13 @@ static void find_properties(const struct sl_vk_instance *in, struct sl_vk_info *
                                                .driver_version = p.properties.driverVersion};
     memcpy(info->cache_key.uuid, p.properties.pipelineCacheUUID, sizeof info->cache_key.uuid);
     info->shared_bytes = p.properties.limits.maxComputeSharedMemorySize;
+    if (p.properties.limits.timestampComputeAndGraphics)
+        info->ns_per_tick = p.properties.limits.timestampPeriod;
+    if (p12.denormBehaviorIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE)
+        info->float_modes.denormals = p12.shaderDenormPreserveFloat32;
+    if (p12.roundingModeIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE)
+        info->float_modes.nearest_even = p12.shaderRoundingModeRTEFloat32;
+    info->float_modes.inf_nan_zero = p12.shaderSignedZeroInfNanPreserveFloat32;
     info->max_alloc_bytes = p11.maxMemoryAllocationSize;
     if (p13.maxBufferSize && p13.maxBufferSize < info->max_alloc_bytes)
         info->max_alloc_bytes = p13.maxBufferSize;

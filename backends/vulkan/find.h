@@ -4,6 +4,7 @@
 
 #include "backends/vulkan/cache.h"
 #include "backends/vulkan/driver.h"
+#include "backends/vulkan/spirv.h"
 #include "backends/vulkan/vulkan.h"
 
 #define SL_VK_NONE UINT32_MAX
@@ -26,6 +27,8 @@ struct sl_vk_info {
     uint64_t import_align_bytes; /* of host memory that is mapped for it */
     bool has_budget;             /* VK_EXT_memory_budget */
     bool has_float64;
+    double ns_per_tick; /* of timestamps; 0: its queues have none */
+    struct sl_vk_float_modes float_modes;
     struct sl_vk_cache_key cache_key; /* but for the kernels */
 };
 

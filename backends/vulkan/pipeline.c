@@ -1,5 +1,6 @@
 /* Kernels: from the embedded SPIR-V to a launch. */
 #include "backends/vulkan/modules.h"
+#include "backends/vulkan/times.h"
 #include "backends/vulkan/vulkan_internal.h"
 #include "common/crc.h"
 #include "common/log.h"
@@ -17,6 +18,10 @@ static const char *const names[] = {
     SL_VK_KERNELS(NAME)
 #undef NAME
 };
+
+const char *sl_vk_kernel_name(enum sl_vk_kernel kernel) {
+    return names[kernel];
+}
 
 #define FITS(name) _Static_assert(sizeof(struct sl_vk_##name) <= SL_VK_ARGS_BYTES, #name);
 FITS(probe)
@@ -115,11 +120,19 @@ static enum sl_status load(struct sl_vulkan *v, enum sl_vk_kernel kernel) {
         sl_error("vulkan: the embedded kernels lack %s: the build is incomplete", names[kernel]);
         return SL_ERR_UNSUPPORTED;
     }
+    size_t n_words = m->bytes / sizeof(uint32_t);
+    uint32_t *words = malloc((n_words + SL_VK_SPIRV_ADDED_WORDS) * sizeof *words);
+    if (!words)
+        return SL_ERR_NOMEM;
+    n_words = sl_vk_spirv_declare(m->words, n_words, v->info.float_modes, words);
     const VkShaderModuleCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-                                           .codeSize = m->bytes,
-                                           .pCode = m->words};
-    return sl_vk_check(v, v->vk.CreateShaderModule(v->device, &info, NULL, &v->module[kernel]),
-                       names[kernel]);
+                                           .codeSize = n_words * sizeof *words,
+                                           .pCode = words};
+    assert(n_words);
+    enum sl_status status = sl_vk_check(
+        v, v->vk.CreateShaderModule(v->device, &info, NULL, &v->module[kernel]), names[kernel]);
+    free(words);
+    return status;
 }
 
 void sl_vk_pipelines_release(struct sl_vulkan *v) {
@@ -177,7 +190,9 @@ enum sl_status sl_vk_launch(struct sl_vulkan *v, enum sl_vk_kernel kernel, uint3
     v->vk.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, v->pipeline[kernel][variant]);
     v->vk.CmdPushConstants(commands, v->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
                            (uint32_t)args_bytes, args);
+    if (v->times)
+        sl_vk_times_begin(v, commands);
     v->vk.CmdDispatch(commands, (uint32_t)x, (uint32_t)y, 1);
     v->base.n_kernels++;
-    return SL_OK;
+    return v->times ? sl_vk_times_end(v, commands, kernel, variant) : SL_OK;
 }

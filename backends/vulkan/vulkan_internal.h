@@ -3,9 +3,9 @@
  *
  * find.c looks for devices; device.c opens and closes one; memory.c allocates and stages; queue.c
  * collects commands and submits them; pipeline.c makes pipelines and launches; grids.c has
- * the tables of tensor types; graph.c keeps recorded commands; vulkan.c holds the op table; ops_*.c
- * are the ops. Kernels take addresses (buffer device addresses) in push constants: there are no
- * descriptors. */
+ * the tables of tensor types; graph.c keeps recorded commands; times.c times kernels; spirv.c
+ * states how they compute with floats; vulkan.c holds the op table; ops_*.c are the ops. Kernels
+ * take addresses (buffer device addresses) in push constants: there are no descriptors. */
 #ifndef SL_BACKENDS_VULKAN_VULKAN_INTERNAL_H
 #define SL_BACKENDS_VULKAN_VULKAN_INTERNAL_H
 
@@ -54,6 +54,8 @@ struct sl_vk_queue {
         waits[SL_QUEUES]; /* points of other queues that the next submission follows; 0: none */
 };
 
+struct sl_vk_times;
+
 struct sl_vulkan {
     struct sl_device base;
     struct sl_vk_instance instance;
@@ -78,6 +80,7 @@ struct sl_vulkan {
     uint32_t n_compiled;                     /* pipelines */
     VkShaderModule module[SL_VK_KERNEL_COUNT];
     VkPipeline pipeline[SL_VK_KERNEL_COUNT][SL_DTYPE_COUNT]; /* made when first launched */
+    struct sl_vk_times *times;                               /* NULL: launches are not timed */
     bool fused_fma; /* the device's fma rounds once; else kernels compute it in doubles */
 };
 
@@ -126,6 +129,7 @@ enum sl_status sl_vk_after(struct sl_device *d, enum sl_queue q, enum sl_queue o
                            sl_point point);
 
 /* pipeline.c */
+const char *sl_vk_kernel_name(enum sl_vk_kernel kernel);
 enum sl_status sl_vk_pipelines_init(struct sl_vulkan *v) SL_MUST_CHECK;
 void sl_vk_pipelines_release(struct sl_vulkan *v);
 /* Enqueues n workgroups of a kernel, numbered from 0, for a variant (a tensor type, else 0); args
