@@ -9,6 +9,7 @@
     X(probe)                                                                                       \
     X(embed)                                                                                       \
     X(rms_norm)                                                                                    \
+    X(rms_norm_wide)                                                                               \
     X(quantize)                                                                                    \
     X(matmul_float)                                                                                \
     X(matmul_quant)                                                                                \
@@ -61,7 +62,7 @@ enum sl_vk_kernel {
 /* The same of shaders/tile.glsl, and the shared memory that it needs. */
 #define SL_VK_TILE_ROWS         64u
 #define SL_VK_TILE_TOK          32u
-#define SL_VK_TILE_SHARED_BYTES 18304u
+#define SL_VK_TILE_SHARED_BYTES 19456u
 /* Elements of a workgroup of a kernel that goes element by element. */
 #define SL_VK_ELEMS 256u
 /* Bytes of 256 elements of quantised input: q int8 [256], d f32 [8], sum int16 [16]

@@ -1,7 +1,8 @@
 /* Ops that go element by element or row by row, and what the kernels can do. */
 #include "backends/vulkan/ops.h"
 
-#define ROWS_OF_NORM 4u /* rows of a workgroup: shaders/rms_norm.comp */
+#define ROWS_OF_NORM 4u   /* rows of a workgroup: shaders/rms_norm.comp */
+#define WIDE_NORM    512u /* elements from which on a row has one: shaders/rms_norm_wide.comp */
 
 void sl_vk_ops_caps(struct sl_device_caps *caps) {
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
@@ -41,6 +42,8 @@ enum sl_status sl_vk_op_rms_norm(struct sl_device *d, const struct sl_op_rms_nor
                                      a->stride_y,
                                      a->eps};
     uint64_t n = sl_vk_div_up(a->n_rows, ROWS_OF_NORM);
+    if (a->n_rows && a->n >= WIDE_NORM)
+        return SL_VK_LAUNCH((struct sl_vulkan *)d, rms_norm_wide, 0, a->n_rows, k);
     return n ? SL_VK_LAUNCH((struct sl_vulkan *)d, rms_norm, 0, n, k) : SL_OK;
 }
 

@@ -46,7 +46,17 @@ void main() {
         if (pos >= lo && pos < len) {
             uint64_t row = a.k + at * a.k_page_bytes + (first + l) * k_row;
             s = 0.0;
-            for (uint i = 0; i < dim_k; i++)
+            uint i = 0u;
+            if (TYPE == F16 && (uint(row) & 15u) == 0u)
+                for (; i + 8u <= dim_k; i += 8u) {
+                    uvec4 w = vec4s(row).v[i / 8u];
+                    [[unroll]] for (uint j = 0; j < 4u; j++) {
+                        vec2 pair = unpackHalf2x16(w[j]);
+                        s = fma(query[i + 2u * j], pair.x, s);
+                        s = fma(query[i + 2u * j + 1u], pair.y, s);
+                    }
+                }
+            for (; i < dim_k; i++)
                 s = fma(query[i], element(row, i), s);
             s *= a.scale;
             if (a.softcap > 0.0)
@@ -55,7 +65,7 @@ void main() {
         score[l] = s;
         barrier();
         float top = most;
-        for (uint j = 0; j < PAGE; j++)
+        [[unroll]] for (uint j = 0; j < PAGE; j++)
             top = score[j] > top ? score[j] : top;
         float keep = most == top ? 1.0 : exp_defined(most - top);
         barrier();
@@ -70,7 +80,15 @@ void main() {
             uint i = d * PAGE + l;
             if (i < dim_v) {
                 float y = sum[d] * keep;
-                for (uint j = begin; j < end; j++)
+                uint j = begin;
+                for (; j + 8u <= end; j += 8u) { /* so many loads in flight */
+                    float e[8];
+                    [[unroll]] for (uint n = 0; n < 8u; n++)
+                        e[n] = element(rows + (j + n) * v_row, i);
+                    [[unroll]] for (uint n = 0; n < 8u; n++)
+                        y = fma(score[j + n], e[n], y);
+                }
+                for (; j < end; j++)
                     y = fma(score[j], element(rows + j * v_row, i), y);
                 sum[d] = y;
             }

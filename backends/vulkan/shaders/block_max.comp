@@ -38,6 +38,12 @@ float exp_below(float x) {
     return x < -87.0 ? 0.0 : p;
 }
 
+/* In the order of floats, both zeros alike: devices that flush denormals compare them as zeros. */
+int order(float x) {
+    uint bits = floatBitsToUint(x);
+    return bits << 1 == 0u ? 0 : int(bits ^ (bits >> 31 != 0u ? 0x7fffffffu : 0u));
+}
+
 void main() {
     uint64_t i = uint64_t(group()) * 64u + gl_LocalInvocationID.x;
     if (i >= uint64_t(a.n_tok) * a.n_blocks)
@@ -50,9 +56,9 @@ void main() {
     for (uint k = 0; k < n; k++) {
         float v = x.v[k];
         nan = nan || is_nan(v);
-        if (v > top)
+        if (order(v) > order(top))
             at = k;
-        if (v > top || v == top && floatBitsToUint(v) >> 31 == 0u)
+        if (order(v) > order(top) || order(v) == order(top) && floatBitsToUint(v) >> 31 == 0u)
             top = v;
     }
     top = nan ? NAN : top;

@@ -13,8 +13,8 @@
 #define QX_BYTES 320u
 layout(local_size_x = 128) in;
 
-/* A word more in each row, so that rows are in different banks. */
-shared int w_words[TILE_ROWS][WORDS + 1u], x_words[TILE_TOK][WORDS + 1u];
+/* A unit's words, 16 bytes; one more in each row, so that rows are in different banks. */
+shared ivec4 w_words[TILE_ROWS][UNITS + 1u], x_words[TILE_TOK][UNITS + 1u];
 /* Of weights: a unit's scale and minimum, and a block's d and dmin; types of 256 elements have one
  * block. Of input: the same of its own. */
 shared int w_scale[TILE_ROWS][UNITS], x_sum[TILE_TOK][UNITS];
@@ -30,9 +30,11 @@ void load_weights(uint64_t w, uint64_t row_bytes, uint row, uint n_out, uint n_i
             block_of(w + uint64_t(min(row + r, n_out - 1u)) * row_bytes, there ? u : 0u, unit);
         load_unit(b, unit, q);
         unit_scales(b, unit, scale, least);
+        ivec4 words;
         [[unroll]] for (uint k = 0; k < 4u; k++)
-            w_words[r][in_chunk * 4u + k] = q[4u * k] & 255 | (q[4u * k + 1u] & 255) << 8 |
-                                            (q[4u * k + 2u] & 255) << 16 | q[4u * k + 3u] << 24;
+            words[k] = q[4u * k] & 255 | (q[4u * k + 1u] & 255) << 8 |
+                       (q[4u * k + 2u] & 255) << 16 | q[4u * k + 3u] << 24;
+        w_words[r][in_chunk] = words;
         w_scale[r][in_chunk] = scale & 0xffff | least << 16;
         if (in_chunk % 2u == 0u && (is_block32() || in_chunk == 0u)) {
             float d, dmin;
@@ -47,8 +49,12 @@ void load_weights(uint64_t w, uint64_t row_bytes, uint row, uint n_out, uint n_i
 void load_input(uint64_t x, uint t, uint c, uint part) {
     uint64_t b = x + uint64_t(c / 2u) * QX_BYTES;
     uint at = c % 2u;
-    for (uint i = part; i < WORDS; i += 4u)
-        x_words[t][i] = i32s(b).v[at * WORDS + i];
+    for (uint i = part; i < UNITS; i += 4u) {
+        ivec4 words;
+        [[unroll]] for (uint k = 0; k < 4u; k++)
+            words[k] = i32s(b).v[at * WORDS + i * 4u + k];
+        x_words[t][i] = words;
+    }
     x_d[t][part] = f32s(b + 256).v[is_block32() ? at * BLOCKS + part : 0u];
     if (has_min()) {
         if (is_block32()) {
@@ -60,11 +66,8 @@ void load_input(uint64_t x, uint t, uint c, uint part) {
     }
 }
 
-int dot_unit(uint r, uint t, uint unit) {
-    int dot = 0;
-    [[unroll]] for (uint k = 0; k < 4u; k++)
-        dot += dot4(w_words[r][unit * 4u + k], x_words[t][unit * 4u + k]);
-    return dot;
+int dot_unit(ivec4 w, ivec4 x) {
+    return dot4(w.x, x.x) + dot4(w.y, x.y) + dot4(w.z, x.z) + dot4(w.w, x.w);
 }
 
 void add_block(uint r, uint t, uint block, int sum, int low, inout float total) {
@@ -81,22 +84,41 @@ void multiply(uint c, uint n_in, uint l, inout int sum[16], inout int low[16],
               inout float total[16]) {
     uint r0 = l % 16u, t0 = l / 16u;
     if (is_block32()) {
-        for (uint block = 0; block < BLOCKS && c * CHUNK + block * 32u < n_in; block++)
+        for (uint block = 0; block < BLOCKS && c * CHUNK + block * 32u < n_in; block++) {
+            ivec4 w[4], x[4];
+            int dots[16];
+            [[unroll]] for (uint half_block = 0; half_block < 2u; half_block++) {
+                [[unroll]] for (uint i = 0; i < 4u; i++) {
+                    w[i] = w_words[r0 + 16u * i][2u * block + half_block];
+                    x[i] = x_words[t0 + 8u * i][2u * block + half_block];
+                }
+                [[unroll]] for (uint o = 0; o < 16u; o++)
+                    dots[o] = (half_block == 0u ? 0 : dots[o]) + dot_unit(w[o / 4u], x[o % 4u]);
+            }
             [[unroll]] for (uint o = 0; o < 16u; o++) {
                 uint r = r0 + 16u * (o / 4u), t = t0 + 8u * (o % 4u);
-                int dot = dot_unit(r, t, 2u * block) + dot_unit(r, t, 2u * block + 1u);
-                add_block(r, t, block, dot, has_min() ? x_sum[t][block] : 0, total[o]);
+                add_block(r, t, block, dots[o], has_min() ? x_sum[t][block] : 0, total[o]);
             }
+        }
         return;
     }
-    for (uint unit = 0; unit < UNITS; unit++)
-        [[unroll]] for (uint o = 0; o < 16u; o++) {
-            uint r = r0 + 16u * (o / 4u), t = t0 + 8u * (o % 4u);
-            int scale = w_scale[r][unit];
-            sum[o] += (scale << 16 >> 16) * dot_unit(r, t, unit);
-            if (has_min())
-                low[o] += (scale >> 16) * x_sum[t][unit];
+    for (uint unit = 0; unit < UNITS; unit++) {
+        ivec4 x[4];
+        int x_low[4];
+        [[unroll]] for (uint i = 0; i < 4u; i++) {
+            x[i] = x_words[t0 + 8u * i][unit];
+            x_low[i] = has_min() ? x_sum[t0 + 8u * i][unit] : 0;
         }
+        [[unroll]] for (uint i = 0; i < 4u; i++) {
+            ivec4 w = w_words[r0 + 16u * i][unit];
+            int scale = w_scale[r0 + 16u * i][unit];
+            [[unroll]] for (uint j = 0; j < 4u; j++) {
+                sum[4u * i + j] += (scale << 16 >> 16) * dot_unit(w, x[j]);
+                if (has_min())
+                    low[4u * i + j] += (scale >> 16) * x_low[j];
+            }
+        }
+    }
     if (c % 2u == 0u)
         return;
     [[unroll]] for (uint o = 0; o < 16u; o++) {

@@ -48,20 +48,14 @@ float load_float(uint64_t row, uint i) {
 uint byte_at(uint64_t b, uint i) {
     return uint(u8s(b).v[i]);
 }
-/* 16 bytes, in the widest loads that the address allows: experts may be at any. */
+/* 16 bytes at any address, experts may be at any: the words that they lie in. */
 uvec4 bytes_at(uint64_t at) {
-    uvec4 w;
-    uint low = uint(at);
-    if ((low & 3u) == 0u) {
-        [[unroll]] for (uint k = 0; k < 4u; k++)
-            w[k] = u32s(at).v[k];
-    } else if ((low & 1u) == 0u) {
-        [[unroll]] for (uint k = 0; k < 4u; k++)
-            w[k] = uint(u16s(at).v[2u * k]) | uint(u16s(at).v[2u * k + 1u]) << 16;
-    } else {
-        [[unroll]] for (uint k = 0; k < 4u; k++)
-            w[k] = byte_at(at, 4u * k) | byte_at(at, 4u * k + 1u) << 8 |
-                   byte_at(at, 4u * k + 2u) << 16 | byte_at(at, 4u * k + 3u) << 24;
+    uint shift = 8u * (uint(at) & 3u);
+    u32s from = u32s(at & ~uint64_t(3));
+    uvec4 w = uvec4(from.v[0], from.v[1], from.v[2], from.v[3]);
+    if (shift != 0u) {
+        uint last = from.v[4]; /* holds at least one of them */
+        w = w >> shift | uvec4(w.y, w.z, w.w, last) << 32u - shift;
     }
     return w;
 }
