@@ -2,6 +2,7 @@
 #include "common.glsl"
 #include "types.glsl"
 #define TOK 1u
+#define AT_ONCE 1u
 #include "product.glsl"
 
 layout(local_size_x = 64) in;

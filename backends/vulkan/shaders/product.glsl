@@ -9,6 +9,11 @@
 /* A chunk's integers: for each of SPACE / n groups of 256 elements, each input row and each row of
  * weights those of 16 lanes. Joined, a block's sums and factors are where its integers were. */
 #define SPACE 16u
+/* Groups whose weights an invocation loads at once: more take registers, of which experts' many
+ * workgroups have few each. */
+#ifndef AT_ONCE
+#define AT_ONCE 4u
+#endif
 shared int dots[SPACE * ROWS * 16u], mins[SPACE * ROWS * 16u];
 
 /* 16 elements of weights, packed, with their scale and minimum; zeros beyond the row. */
@@ -83,11 +88,11 @@ float product(uint64_t w, uint64_t x, uint64_t x_stride, uint n, uint n_in, uint
     for (uint first = 0; first < n_groups; first += space) {
         uint n_here = min(space, n_groups - first);
         if (n == 1u) {
-            for (uint g = 0; g < n_here; g += 4u) {
-                weights now[4];
-                [[unroll]] for (uint i = 0; i < 4u; i++)
+            for (uint g = 0; g < n_here; g += AT_ONCE) {
+                weights now[AT_ONCE];
+                [[unroll]] for (uint i = 0; i < AT_ONCE; i++)
                     now[i] = load_weights(w, (first + g + i) * 16u + lane, n_in);
-                [[unroll]] for (uint i = 0; i < 4u; i++)
+                [[unroll]] for (uint i = 0; i < AT_ONCE; i++)
                     if (g + i < n_here)
                         multiply(now[i], x + (first + g + i) * QX_BYTES,
                                  (row * SPACE + g + i) * 16u + lane, lane);
