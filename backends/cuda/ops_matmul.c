@@ -172,6 +172,10 @@ static enum sl_status vec(struct sl_cuda *c, const struct sl_op_matmul *a, enum 
 #define MMA_MIN_ROWS_MANY      2u
 #define MMA_MIN_ROWS_MANY_Q8_0 1u
 #define MMA_MANY_OUT           32768u
+/* ... and up to which: blocks take SL_VEC_MAX_TOK of them each, and read the weights from the cache
+ * again, which it has no room for where there are many. */
+#define MMA_MAX_ROWS      64u
+#define MMA_MAX_ROWS_MANY 16u
 
 /* Warps that share a tile of n_out output rows in all. Q8_0: none where all warps of a block on
  * each multiprocessor have one of their own; it has eight joins an item to share. */
@@ -195,9 +199,11 @@ static bool mma_takes(const struct sl_cuda *c, const struct sl_weight *w, uint32
 static uint32_t mma_rows(const struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t) {
     uint64_t n_out = rows_of_type(a, t);
     uint32_t many = t == SL_DTYPE_Q8_0 ? MMA_MIN_ROWS_MANY_Q8_0 : MMA_MIN_ROWS_MANY;
-    if (a->n_tok < (n_out < MMA_MANY_OUT ? MMA_MIN_ROWS : many) || a->n_tok > SL_VEC_MAX_TOK)
+    if (a->n_tok < (n_out < MMA_MANY_OUT ? MMA_MIN_ROWS : many) ||
+        a->n_tok > (n_out < MMA_MANY_OUT ? MMA_MAX_ROWS : MMA_MAX_ROWS_MANY))
         return 0;
-    uint32_t n_in = a->out[0].w.n_in, split = mma_split(c, t, n_in, n_out), n = a->n_tok;
+    uint32_t n_in = a->out[0].w.n_in, split = mma_split(c, t, n_in, n_out);
+    uint32_t n = sl_ceil_div(a->n_tok, sl_ceil_div(a->n_tok, SL_VEC_MAX_TOK)); /* equal parts */
     for (; n; n--) {
         uint32_t smem = sl_cuda_mma_smem(t, n_in, split, UINT32_MAX, n).smem_bytes;
         bool fits = true;
@@ -372,7 +378,12 @@ static uint32_t first_mma(const struct sl_cuda *c, const struct sl_op_matmul *a)
 
 /* Whether that is faster than the norm alone and then the products. */
 static bool norm_pays(const struct sl_cuda *c, const struct sl_op_matmul *a) {
-    return a->n_tok <= MAX_NORM_ROWS || mma_rows(c, a, a->out[0].w.dtype);
+    if (a->n_tok <= SL_VEC_MAX_TOK)
+        return a->n_tok <= MAX_NORM_ROWS || mma_rows(c, a, a->out[0].w.dtype);
+    for (uint32_t i = 0; i < a->n_w; i++)
+        if (!mma_rows(c, a, a->out[i].w.dtype))
+            return false;
+    return true;
 }
 
 bool sl_cuda_takes_norm_matmul(const struct sl_device *d, const struct sl_fused_norm_matmul *a) {

@@ -22,6 +22,10 @@
 /* Rows an expert gets on average, from which on wide tiles are filled well enough. */
 #define LARGE_MIN_MEAN 48u
 
+/* Rows an expert gets on average, up to which sorted pairs go through the kernels for few rows: a
+ * tile of SL_GEMM_N_SMALL rows would be mostly empty. */
+#define FEW_MAX_MEAN 4u
+
 struct layout {
     struct sl_karg_qx qx, qh;
     float *h;
@@ -44,7 +48,7 @@ static struct layout lay_out(void *base, uint32_t n_tok, uint32_t n_pairs, uint3
     l.h = sl_cuda_carve(&v, (uint64_t)n_pairs * n_ff * 4);
     l.order = sl_cuda_carve(&v, (uint64_t)n_pairs * 4);
     l.n_tiles = sl_cuda_carve(&v, 4);
-    l.tiles = sl_cuda_carve(&v, (uint64_t)max_tiles(n_pairs, n_expert, SL_GEMM_N_SMALL) *
+    l.tiles = sl_cuda_carve(&v, (uint64_t)max_tiles(n_pairs, n_expert, SL_VEC_MAX_TOK) *
                                     sizeof(struct sl_karg_tile));
     l.bytes = v.used_bytes;
     return l;
@@ -78,6 +82,7 @@ struct run {
     struct layout l;
     const void *refs; /* on the device */
     uint32_t tok_begin, tok_end;
+    bool sorted; /* l.tiles has the pairs in tiles of SL_VEC_MAX_TOK */
 };
 
 /* Output rows of an expert that make a tile: gate and up share one. */
@@ -90,7 +95,8 @@ static uint32_t mma_cols(const struct sl_karg_moe *k) {
 }
 
 static bool mma_fits(const struct run *r, enum sl_dtype t, const struct sl_karg_moe *k) {
-    if (k->n_placed || k->n_pairs < MMA_MIN_PAIRS || k->n_pairs > SL_MOE_MMA_MAX_PAIRS)
+    if (k->n_placed || k->n_pairs < MMA_MIN_PAIRS ||
+        (k->n_pairs > SL_MOE_MMA_MAX_PAIRS && !k->tiles))
         return false;
     uint32_t split = sl_cuda_mma_split(k->n_in);
     struct sl_cuda_mma m = sl_cuda_mma_smem(t, k->n_in, split, UINT32_MAX, mma_cols(k));
@@ -167,7 +173,8 @@ static enum sl_status vec_mma(const struct run *r, enum sl_dtype t, struct sl_ka
         mma_cols(k));
     k->slots = m.slots;
     k->in_at = m.in_at;
-    struct sl_dim3 grid = {k->n_pairs, sl_ceil_div(k->n_out, k->rows_per_block), 1};
+    uint32_t tiles = k->tiles ? max_tiles(k->n_pairs, k->n_expert, SL_VEC_MAX_TOK) : k->n_pairs;
+    struct sl_dim3 grid = {tiles, sl_ceil_div(k->n_out, k->rows_per_block), 1};
     return SL_LAUNCH(r->c, sl_kernel_of(SL_FAMILY_moe_mma, t), grid,
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), m.smem_bytes, *k);
 }
@@ -189,6 +196,9 @@ static enum sl_status vec(const struct run *r, enum sl_dtype t, enum sl_moe_mode
                             .tok_end = r->tok_end,
                             .mode = mode,
                             .n_expert = a->n_expert,
+                            .tiles = r->sorted ? r->l.tiles : NULL,
+                            .n_tiles = r->l.n_tiles,
+                            .order = r->l.order,
                             .expert = experts_arg(a)};
     _Static_assert(SL_MOE_PLACED == SL_MOE_MAX_PLACED, "one limit");
     for (; a->placed && k.n_placed < a->n_pairs; k.n_placed++) {
@@ -266,13 +276,8 @@ static enum sl_status input(const struct run *r, enum sl_dtype t, int *kind) {
     return sl_cuda_quantize(r->c, t, r->a->x, r->a->n_tok, r->a->n_embd, &r->l.qx);
 }
 
-static enum sl_status grouped(const struct run *r) {
+static enum sl_status sort(const struct run *r, uint32_t tile_n) {
     const struct sl_op_moe *a = r->a;
-    bool large = a->n_pairs / a->n_expert >= LARGE_MIN_MEAN &&
-                 sl_cuda_gemm_large_fits(r->c, a->gate_dtype) &&
-                 sl_cuda_gemm_large_fits(r->c, a->up_dtype) &&
-                 sl_cuda_gemm_large_fits(r->c, a->down_dtype);
-    uint32_t tile_n = large ? SL_GEMM_N_LARGE : SL_GEMM_N_SMALL;
     struct sl_karg_moe_sort s = {.ids = a->ids,
                                  .pairs = a->pairs,
                                  .order = r->l.order,
@@ -284,8 +289,39 @@ static enum sl_status grouped(const struct run *r) {
                                  .tok_begin = r->tok_begin,
                                  .tok_end = r->tok_end,
                                  .tile_n = tile_n};
-    SL_TRY(SL_LAUNCH(r->c, SL_KERNEL_moe_sort, ((struct sl_dim3){1, 1, 1}),
-                     ((struct sl_dim3){1024, 1, 1}), 0, s));
+    return SL_LAUNCH(r->c, SL_KERNEL_moe_sort, ((struct sl_dim3){1, 1, 1}),
+                     ((struct sl_dim3){1024, 1, 1}), 0, s);
+}
+
+/* Whether the kernels for few rows take all three matrices, with sorted pairs. */
+static bool few_fits(const struct run *r) {
+    const struct sl_op_moe *a = r->a;
+    struct sl_karg_moe k = {.n_pairs = a->n_pairs, .tiles = r->l.tiles, .mode = SL_MOE_GATE_UP};
+    if (a->n_pairs > FEW_MAX_MEAN * a->n_expert)
+        return false;
+    k.n_in = a->n_embd, k.n_out = a->n_ff;
+    if (a->gate_dtype != a->up_dtype)
+        k.mode = SL_MOE_GATE;
+    if (!mma_fits(r, a->gate_dtype, &k) || !mma_fits(r, a->up_dtype, &k))
+        return false;
+    k.n_in = a->n_ff, k.n_out = a->n_embd, k.mode = SL_MOE_DOWN;
+    return mma_fits(r, a->down_dtype, &k);
+}
+
+static enum sl_status few(struct run *r) {
+    SL_TRY(sort(r, SL_VEC_MAX_TOK));
+    r->sorted = true;
+    return vec_all(r);
+}
+
+static enum sl_status grouped(const struct run *r) {
+    const struct sl_op_moe *a = r->a;
+    bool large = a->n_pairs / a->n_expert >= LARGE_MIN_MEAN &&
+                 sl_cuda_gemm_large_fits(r->c, a->gate_dtype) &&
+                 sl_cuda_gemm_large_fits(r->c, a->up_dtype) &&
+                 sl_cuda_gemm_large_fits(r->c, a->down_dtype);
+    uint32_t tile_n = large ? SL_GEMM_N_LARGE : SL_GEMM_N_SMALL;
+    SL_TRY(sort(r, tile_n));
     int kind = -1;
     SL_TRY(input(r, a->gate_dtype, &kind));
     if (a->gate_dtype == a->up_dtype) {
@@ -316,8 +352,11 @@ enum sl_status sl_cuda_moe(struct sl_device *d, const struct sl_op_moe *a) {
     SL_TRY(begin(&r));
     bool any_float = sl_cuda_is_float(a->gate_dtype) || sl_cuda_is_float(a->up_dtype) ||
                      sl_cuda_is_float(a->down_dtype);
-    if (!any_float)
-        return a->placed || a->n_pairs < SL_CUDA_SORT_MIN_PAIRS ? vec_all(&r) : grouped(&r);
+    if (!any_float) {
+        if (a->placed || a->n_pairs < SL_CUDA_SORT_MIN_PAIRS)
+            return vec_all(&r);
+        return few_fits(&r) ? few(&r) : grouped(&r);
+    }
     if (a->n_decode) {
         r.tok_end = a->n_decode;
         SL_TRY(vec_all(&r));

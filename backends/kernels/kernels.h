@@ -168,7 +168,9 @@ struct sl_karg_matvec_block {
  * refs. moe_down does DOWN for all k pairs of a token and then sums as moe_combine: sum_y[t,:] +=
  * sum_r weights[t,r] * y[t*k+r,:]. grid (row blocks, n_tok). moe_mma does what moe_vec does, but
  * all listed pairs of an expert at once: the block of the first of each SL_VEC_MAX_TOK works, those
- * of the others end. grid (n_pairs, row blocks), n_pairs at most SL_MOE_MMA_MAX_PAIRS. */
+ * of the others end. grid (n_pairs, row blocks), n_pairs at most SL_MOE_MMA_MAX_PAIRS. With more
+ * pairs moe_sort has cut them into tiles of at most SL_VEC_MAX_TOK before, and a block takes a
+ * tile: grid (the most tiles there can be, row blocks). */
 enum sl_moe_mode { SL_MOE_GATE_UP, SL_MOE_GATE, SL_MOE_UP, SL_MOE_DOWN };
 #define SL_MOE_DOWN_ROWS     8u
 #define SL_MOE_DOWN_MAX_K    16u
@@ -187,6 +189,7 @@ enum sl_moe_mode { SL_MOE_GATE_UP, SL_MOE_GATE, SL_MOE_UP, SL_MOE_DOWN };
 #define SL_MOE_UP_TABLE      256u /* at most */
 #define SL_MOE_SUM_THREADS   512u
 #define SL_MOE_SUM_ROWS      16u /* at most, a multiple of 8 */
+struct sl_karg_tile;
 struct sl_karg_placed {
     struct sl_karg_ref ref;
     uint32_t pair;
@@ -197,9 +200,11 @@ struct sl_karg_moe {
     const uint32_t *ids, *pairs;
     const struct sl_karg_ref *refs;
     uint32_t n_in, n_out, k, n_pairs, tok_begin, tok_end, mode, rows_per_block, n_expert;
-    uint32_t k_inverse;    /* moe_down: 65536 / k, rounded up */
-    uint32_t slots, in_at; /* moe_mma: as in matvec_mma */
-    uint32_t n_table;      /* moe_pair_up */
+    uint32_t k_inverse;               /* moe_down: 65536 / k, rounded up */
+    uint32_t slots, in_at;            /* moe_mma: as in matvec_mma */
+    uint32_t n_table;                 /* moe_pair_up */
+    const struct sl_karg_tile *tiles; /* moe_mma: of sorted pairs, or NULL */
+    const uint32_t *n_tiles, *order;
     const float *weights;
     float *sum_y;
     uint32_t n_placed;

@@ -27,13 +27,31 @@ __device__ __forceinline__ uint32_t gather(const struct sl_karg_moe &a, uint32_t
     return min(SL_VEC_MAX_TOK, (uint32_t)__popcll(all) - before);
 }
 
+/* The pairs of tile i, and their expert. */
+__device__ __forceinline__ uint32_t sorted(const struct sl_karg_moe &a, uint32_t i, uint32_t *id,
+                                           uint32_t *list) {
+    if (i >= *a.n_tiles)
+        return 0;
+    const struct sl_karg_tile tile = a.tiles[i];
+    uint32_t lane = threadIdx.x % 32;
+    if (lane < tile.n)
+        list[lane] = a.order[tile.begin + lane];
+    *id = tile.expert;
+    return tile.n;
+}
+
 template <int T>
 __device__ __forceinline__ void moe_mma(const struct sl_karg_moe &a) {
     extern __shared__ uint4 shared[];
     __shared__ uint32_t list[SL_VEC_MAX_TOK];
     sl_grid_begin();
-    uint32_t i = blockIdx.x, id = a.ids[a.pairs ? a.pairs[i] : i];
-    uint32_t n = gather(a, i, id, list); /* every warp writes the same */
+    uint32_t i = blockIdx.x, id, n;
+    if (a.tiles) {
+        n = sorted(a, i, &id, list); /* every warp writes the same */
+    } else {
+        id = a.ids[a.pairs ? a.pairs[i] : i];
+        n = gather(a, i, id, list);
+    }
     if (!n)
         return;
     const struct sl_karg_ref ref = a.refs[id];
@@ -62,7 +80,7 @@ __device__ __forceinline__ void moe_mma(const struct sl_karg_moe &a) {
     v.run(in, n, [&](uint32_t tile, const float(&total)[4]) {
         uint32_t lane = threadIdx.x % 32, o = tile * rows + lane / 4;
         const struct sl_karg_experts &of = a.expert;
-        auto expert = [&] { return a.ids[a.pairs ? a.pairs[i] : i]; };
+        auto expert = [&] { return id; };
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             uint32_t col = lane % 4 * 2 + (uint32_t)c;
