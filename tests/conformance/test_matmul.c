@@ -130,14 +130,17 @@ static void test_shapes(void) {
 /* What the tensor cores take for a few rows: whole tiles of output rows; from one block of 256 to
  * more than all warps of a GPU's block take at once, more tiles than its blocks, weights at any
  * address. One and two rows, whose weights lie ahead in shared memory: a block or two a
- * multiprocessor, rows that do not divide, and more than it holds. */
+ * multiprocessor, rows that do not divide, and more than it holds. More than eight rows go in
+ * parts.
+ */
 static void test_few_rows(void) {
-    static const uint32_t shapes[][4] = {{256, 48, 8, 0},     {768, 160, 3, 0},  {1280, 64, 5, 0},
-                                         {2048, 12800, 3, 0}, {2304, 80, 8, 0},  {4352, 32, 7, 0},
-                                         {768, 48, 4, 2},     {2304, 32, 6, 1},  {1024, 32, 8, 8},
-                                         {256, 40000, 3, 0},  {768, 16, 1, 3},   {2048, 16, 2, 14},
-                                         {2048, 9000, 2, 0},  {4096, 301, 1, 0}, {4352, 100, 2, 0},
-                                         {256, 40000, 2, 0},  {256, 40000, 1, 0}};
+    static const uint32_t shapes[][4] = {
+        {256, 48, 8, 0},    {768, 160, 3, 0},   {1280, 64, 5, 0},  {2048, 12800, 3, 0},
+        {2304, 80, 8, 0},   {4352, 32, 7, 0},   {768, 48, 4, 2},   {2304, 32, 6, 1},
+        {1024, 32, 8, 8},   {256, 40000, 3, 0}, {768, 16, 1, 3},   {2048, 16, 2, 14},
+        {2048, 9000, 2, 0}, {4096, 301, 1, 0},  {4352, 100, 2, 0}, {256, 40000, 2, 0},
+        {256, 40000, 1, 0}, {2048, 48, 12, 0},  {768, 160, 33, 2}, {1280, 64, 64, 0},
+        {256, 40000, 16, 0}};
     static const enum sl_dtype types[] = {SL_DTYPE_Q4_K, SL_DTYPE_Q5_K, SL_DTYPE_Q6_K,
                                           SL_DTYPE_Q8_0};
     struct sl_rng rng = {8};

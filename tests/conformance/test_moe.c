@@ -181,6 +181,9 @@ static const struct shape shapes[] = {
     {SL_DTYPE_Q8_0, SL_DTYPE_Q8_0, SL_DTYPE_Q8_0, 4, 4, 6, 1440, 160},
     {SL_DTYPE_F16, SL_DTYPE_F16, SL_DTYPE_F16, 4, 4, 5, 72, 66},
     {SL_DTYPE_BF16, SL_DTYPE_BF16, SL_DTYPE_BF16, 18, 4, 6, 66, 40},
+    /* more pairs than one list has, few rows an expert */
+    {SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K, 12, 8, 40, 512, 256},
+    {SL_DTYPE_Q5_K, SL_DTYPE_Q6_K, SL_DTYPE_Q4_K, 30, 8, 64, 256, 256},
 };
 
 /* Under a sanitizer the shapes that plain C takes long for go once, with rows of both kinds: their
