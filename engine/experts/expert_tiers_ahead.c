@@ -126,6 +126,13 @@ bool sl_tiers_predictions(const struct sl_tiers *t) {
 
 void sl_tiers_predict(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n) {
     struct sl_tiers *t = f->tiers;
-    if (sl_tiers_predictions(t))
-        copy_early(f, ids, n, t->n_layer_copies ? PREDICTIONS : PREDICTIONS_IDLE, true);
+    uint32_t most = t->n_layer_copies ? PREDICTIONS : PREDICTIONS_IDLE;
+    if (!sl_tiers_predictions(t))
+        return;
+    if (t->lane) { /* what the link brings, the host need not compute */
+        uint64_t bytes = f->layout->layers[f->run.layer].expert_bytes;
+        uint32_t of_link = sl_lane_split_ahead(&t->lane->split, t->n_lane_held, bytes);
+        most = of_link < most ? of_link : most;
+    }
+    copy_early(f, ids, n, most, true);
 }

@@ -391,6 +391,12 @@ static bool may_stay(struct sl_fetch *f, const struct sl_held *h) {
            !sl_cache_would_prefetch(t->cache, SL_PREFETCH_MOVE, h->id);
 }
 
+/* An early copy that has ended. */
+static bool is_up(struct sl_tiers *t, struct sl_expert_id id) {
+    const struct sl_window_slot *s = sl_window_find(&t->window, id);
+    return s && sl_device_passed(t->dev, SL_QUEUE_UP, s->up) == SL_OK;
+}
+
 /* Moves those of the first n held experts that the lane takes to the end of them, the coldest of
  * those that may stay in host memory; returns their number. */
 static uint32_t choose_lane(struct sl_fetch *f, uint32_t n) {
@@ -400,9 +406,10 @@ static uint32_t choose_lane(struct sl_fetch *f, uint32_t n) {
         if (may_stay(f, &f->run.held[i]))
             sl_layer_run_swap(&f->run, i, --first);
         else
-            n_early += sl_window_find(&t->window, f->run.held[i++].id) != NULL;
+            n_early += is_up(t, f->run.held[i++].id);
     }
     uint64_t bytes = f->layout->layers[f->run.layer].expert_bytes;
+    t->n_lane_held = n;
     uint32_t n_lane =
         sl_lane_split_choose(&t->lane->split, n - first, bytes, (first - n_early) * bytes);
     const float *heat = sl_heat_layer(t->heat, f->run.layer);

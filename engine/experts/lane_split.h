@@ -33,6 +33,9 @@ void sl_lane_split_force(struct sl_lane_split *s, uint32_t percent);
  * busy. */
 uint32_t sl_lane_split_choose(struct sl_lane_split *s, uint32_t n, uint64_t expert_bytes,
                               uint64_t copied_bytes);
+/* Of n experts of the next layer, how many the link should bring before it asks, so that link and
+ * CPU end together: at least as many as sl_lane_split_choose() would leave to the link. */
+uint32_t sl_lane_split_ahead(const struct sl_lane_split *s, uint32_t n, uint64_t expert_bytes);
 /* The CPU took so long for experts of so many bytes. */
 void sl_lane_split_computed(struct sl_lane_split *s, uint64_t bytes, uint64_t ns);
 /* The copies of so many bytes took so long. */

@@ -102,6 +102,8 @@ static void what_is_copied_counts(void **state) {
         (void)layer(&s, &m, 4, 2 * MIB, &on_cpu);
     assert_int_equal(on_cpu, 2);
     assert_int_equal(sl_lane_split_choose(&s, 4, 2 * MIB, 8 * MIB), 4);
+    assert_int_equal(sl_lane_split_ahead(&s, 4, 2 * MIB), 2);
+    assert_int_equal(sl_lane_split_ahead(&s, 0, 2 * MIB), 0);
     assert_int_equal(sl_lane_split_choose(&s, 0, 2 * MIB, 8 * MIB), 0);
 }
 
@@ -116,6 +118,7 @@ static void forced(void **state) {
         for (uint32_t k = 0; k < 400; k++)
             sum += sl_lane_split_choose(&s, k % 5, MIB, 0);
         assert_int_equal(sum, 800 * percents[i] / 100);
+        assert_int_equal(sl_lane_split_ahead(&s, 4, MIB), 4 - 4 * percents[i] / 100);
     }
 }
 
