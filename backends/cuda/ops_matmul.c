@@ -234,11 +234,11 @@ static enum sl_status vec_mma(struct sl_cuda *c, const struct sl_op_matmul *a, e
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), m.smem_bytes, k);
 }
 
-/* Output rows that a block of matvec_few takes, so that the multiprocessors have one or two blocks
+/* Output rows that a block of matvec_few takes, so that the multiprocessors have one to four blocks
  * each and a kernel that starts early still has room beside them. 0: it does not take a's weights
  * of type t. */
 #define FEW_SMEM_BYTES (100u << 10)
-#define FEW_ROUNDS     2u
+#define FEW_ROUNDS     4u
 
 static uint32_t few_rows(const struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
                          bool norm) {
