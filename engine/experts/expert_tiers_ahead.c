@@ -129,7 +129,7 @@ void sl_tiers_predict(struct sl_fetch *f, const struct sl_expert_id *ids, uint32
     uint32_t most = t->n_layer_copies ? PREDICTIONS : PREDICTIONS_IDLE;
     if (!sl_tiers_predictions(t))
         return;
-    if (t->lane) { /* what the link brings, the host need not compute */
+    if (t->lane && t->n_lane_held) { /* what the link brings, the host need not compute */
         uint64_t bytes = f->layout->layers[f->run.layer].expert_bytes;
         uint32_t of_link = sl_lane_split_ahead(&t->lane->split, t->n_lane_held, bytes);
         most = of_link < most ? of_link : most;

@@ -87,8 +87,7 @@ struct sl_tiers {
     void *args;
     struct sl_buffer *dev_args;
     struct sl_host_lane *lane; /* NULL: none */
-    uint32_t
-        n_lane_held; /* experts that the last layer needed from the host: the lane's and copied */
+    uint32_t n_lane_held;      /* experts that the last layer needed from the host */
     struct sl_tiers_stats stats;
 };
 
