@@ -211,12 +211,11 @@ static void whole(struct sl_buf *b, const struct sl_gen *g) {
 /* -------------------------------------------------------------------------------------- stream */
 
 static void progress(struct sl_buf *b, const struct sl_gen *g, const struct sl_prompt_progress *p) {
-    (void)g;
     sl_buf_printf(b,
                   "data: {\"index\":0,\"content\":\"\",\"tokens\":[],\"stop\":false,"
                   "\"id_slot\":-1,\"tokens_predicted\":0,\"tokens_evaluated\":%u",
                   p->n_prompt);
-    sl_openai_progress(b, p);
+    sl_openai_progress(b, g, p);
     sl_buf_puts(b, "}\n\n");
 }
 

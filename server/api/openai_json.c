@@ -3,6 +3,7 @@
  * completion object. `timings` and `reasoning_content` are extensions that clients know. */
 #include "server/api/openai_json.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char *object_name(const struct sl_gen *g, bool chunk) {
@@ -136,13 +137,15 @@ static void usage(struct sl_buf *b, const struct sl_gen *g) {
                   (unsigned long long)u.reasoning);
 }
 
-/* n tokens, of which `timed` were computed in that time. */
-static void rate(struct sl_buf *b, const char *name, double n, double timed, double ms) {
+/* n tokens, of which `timed` were computed in that time. The rates are those of the time as it is
+ * written, in whole microseconds: whoever divides gets the same. */
+static void rate(struct sl_buf *b, const char *name, double n, double timed, double exact_ms) {
+    double ms = round(exact_ms * 1e3) / 1e3;
     double per_token = timed > 0 ? ms / timed : 0;
     double per_second = timed > 0 && ms > 0 ? timed * 1e3 / ms : 0;
     sl_buf_printf(b,
                   "\"%s_n\":%.0f,\"%s_ms\":%.3f,\"%s_per_token_ms\":%.4f,"
-                  "\"%s_per_second\":%.3f",
+                  "\"%s_per_second\":%.7f",
                   name, n, name, ms, name, per_token, name, per_second);
 }
 
@@ -313,10 +316,19 @@ static void completion_open(struct sl_buf *b, struct sl_choice *c) {
     chunk_tail(b, g);
 }
 
-void sl_openai_progress(struct sl_buf *b, const struct sl_prompt_progress *p) {
+void sl_openai_progress(struct sl_buf *b, const struct sl_gen *g,
+                        const struct sl_prompt_progress *p) {
+    uint32_t computed = p->n_done - p->n_cached;
     sl_buf_printf(
         b, ",\"prompt_progress\":{\"total\":%u,\"cache\":%u,\"processed\":%u,\"time_ms\":%llu}",
         p->n_prompt, p->n_cached, p->n_done, (unsigned long long)(p->ns / 1000000u));
+    if (!g->params.timings_per_token)
+        return;
+    sl_buf_puts(b, ",\"timings\":{");
+    rate(b, "prompt", computed, computed, (double)p->ns * 1e-6);
+    sl_buf_puts(b, ",");
+    rate(b, "predicted", 0, 0, 0);
+    sl_buf_printf(b, ",\"cache_n\":%u,\"cached_n\":%u}", p->n_cached, p->n_cached);
 }
 
 static void chunk_progress(struct sl_buf *b, const struct sl_gen *g,
@@ -324,7 +336,7 @@ static void chunk_progress(struct sl_buf *b, const struct sl_gen *g,
     chunk_head(b, g);
     sl_buf_printf(b, ",\"choices\":[{\"index\":0,%s,\"logprobs\":null,\"finish_reason\":null}]",
                   g->api == SL_API_CHAT ? "\"delta\":{}" : "\"text\":\"\"");
-    sl_openai_progress(b, p);
+    sl_openai_progress(b, g, p);
     chunk_tail(b, g);
 }
 
