@@ -166,15 +166,15 @@ int sl_cmd_bench(int argc, char **argv) {
         {SL_ARG_U32, 'n', "--n-gen", "N", &o.n_gen,
          "generated tokens; 0 = no decode test (default 128)", false},
         {SL_ARG_U32, 'd', "--depth", "N", &o.depth,
-         "tokens of each sequence before those that are generated (default 0)", false},
+         "tokens already in each sequence when generation starts (default 0)", false},
         {SL_ARG_STRING, 0, "--parallel", "LIST", &o.parallel,
-         "sequences that generate at once, one test for each (default 1)", false},
+         "numbers of sequences that generate at once, one test for each (default 1)", false},
         {SL_ARG_U32, 'r', "--repetitions", "N", &o.reps, "runs of each test (default 3)", false},
         {SL_ARG_F32, 0, "--resident-prefill", "RATE", &o.resident_prefill,
          "tokens/s of the same prompt with all experts resident, if known: sets the\n"
          "computing side of the prompt's ceiling",
          false},
-        {SL_ARG_FLAG, 0, "--no-warmup", NULL, &o.no_warmup, "no run before the measured ones",
+        {SL_ARG_FLAG, 0, "--no-warmup", NULL, &o.no_warmup, "skip the run before the measured ones",
          false},
         {SL_ARG_HEADING, 0, "Output", NULL, NULL, NULL, false},
         {SL_ARG_STRING, 'o', "--output", "FORMAT", &o.format, "md or json (default md)", false},
@@ -190,7 +190,7 @@ int sl_cmd_bench(int argc, char **argv) {
          "(ui.perfetto.dev) or chrome://tracing; replaces an earlier trace, no other file",
          false},
         {SL_ARG_OUTPUT, 0, "--record-routes", "FILE", &o.record_routes,
-         "write which experts each token chose, for `make replay TRACE=FILE`", false},
+         "record which experts each token chose, for `make replay TRACE=FILE`", false},
         {SL_ARG_FLAG, 'v', "--verbose", NULL, &verbose, "log what is loaded", false},
         SL_ENGINE_OPTIONS(&memory),
     };
@@ -207,23 +207,16 @@ int sl_cmd_bench(int argc, char **argv) {
         .about = "Measures prompt and decode speed.",
         .usage = "sluice bench -m MODEL [-p 512] [-n 128] [options]",
         .notes =
-            "Prompts and answers are random tokens. The ceilings beside a rate come from the "
-            "same run: the\n"
-            "weights that its steps touched (each expert once a step, KV is left out), the "
-            "RAM and disk rates\n"
-            "measured around its runs (the disk's by reading experts that are in slots again, to "
-            "where they\n"
-            "are), and where its experts were found. causal: a read can start only when the "
-            "router has spoken,\n"
-            "1 / (memory time + disk time). overlap: perfect look-ahead, 1 / the longer of the "
-            "two. On a GPU\n"
-            "the memory is its own, and the link's time for what is not there counts where it "
-            "is longer than the\n"
-            "disk's. Of a prompt: reading what was not there, or computing it with all experts "
-            "there\n"
-            "(--resident-prefill), whichever takes longer. No heat is kept, and --split auto "
-            "goes by none,\n"
-            "unless --heat-file says where.\n",
+            "Prompts and answers are random tokens. The two ceilings beside each rate come from "
+            "the same run: from the weights that its steps used (each expert once a step; KV is "
+            "left out), from where its experts were found, and from the rates of RAM and disk "
+            "measured around its runs (the disk's by reading experts again into the slots that "
+            "they are in). causal: a read starts only once the router has chosen, 1 / (memory time "
+            "+ disk time). overlap: perfect look-ahead, 1 / the longer of the two. On a GPU the "
+            "memory is the GPU's own; the time that other experts take on its link counts if it is "
+            "longer than the disk's. For a prompt: reading what was not in memory, or computing it "
+            "with all experts in memory (--resident-prefill), whichever takes longer. No heat is "
+            "recorded, and --split auto uses none, unless --heat-file says where it is.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
         .help_of = sl_engine_options_help,

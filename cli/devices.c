@@ -149,12 +149,12 @@ int sl_cmd_devices(int argc, char **argv) {
     };
     const struct sl_command command = {
         .name = "devices",
-        .about = "Lists what this build finds to compute with: ids for --device, memory, and why\n"
-                 "something is not used.",
+        .about = "Lists the devices that can compute on this machine: their ids for --device, "
+                 "their memory, and why one cannot be used.",
         .usage = "sluice devices [--json]",
         .notes = "Devices are listed in the order in which --device auto looks at them. Each is\n"
-                 "opened for a moment, which takes a second or so for a GPU. 0 in the JSON means\n"
-                 "that there is none of it, or that nobody says.\n",
+                 "opened for a moment, which takes a second or so for a GPU. 0 in the JSON means "
+                 "none, or unknown.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
     };

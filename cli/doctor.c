@@ -90,14 +90,13 @@ int sl_cmd_doctor(int argc, char **argv) {
     };
     const struct sl_command command = {
         .name = "doctor",
-        .about =
-            "Looks at what makes Sluice slow on this machine, or stops it: io_uring, O_DIRECT,\n"
-            "locked memory, huge pages, memory and its cgroup, devices and their drivers,\n"
-            "seccomp, the disk's speed. Each line is ok, warn or fail, with what to do.",
+        .about = "Looks for what slows Sluice down on this machine or keeps it from running: "
+                 "io_uring, O_DIRECT, locked memory, huge pages, memory and its cgroup, devices "
+                 "and their drivers, seccomp, the disk's speed. Each line is ok, warn or fail, and "
+                 "says what to do.",
         .usage = "sluice doctor [MODEL.gguf|FOLDER] [--json]",
-        .notes =
-            "Run it as the user, and in the container or unit, that will run the server. Exit\n"
-            "code 1: something failed; 0: nothing did, though there may be warnings.\n",
+        .notes = "Run it as the user, and in the container or unit, that will run the server. Exit "
+                 "code 1: a line says fail; 0: none does, though there may be warnings.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
         .model = &path,

@@ -30,146 +30,141 @@ const char *sl_engine_options_help(const char *option);
 
 /* Rows for a command's table; o is a struct sl_engine_options *. --device has its help from
  * sl_engine_options_help(). */
-#define SL_ENGINE_OPTIONS(o)                                                                       \
-    {SL_ARG_HEADING, 0, "Memory and streaming", NULL, NULL, NULL, false},                          \
-        {SL_ARG_STRING, 0, "--device", "DEVICE", &(o)->device, NULL, false},                       \
-        {SL_ARG_STRING,                                                                            \
-         0,                                                                                        \
-         "--split",                                                                                \
-         "LAYERS",                                                                                 \
-         &(o)->split,                                                                              \
-         "how many layers each of several GPUs has, as 20,28, or auto: by their memory,\n"         \
-         "its speed, and which layers the heat of earlier runs says need less of it\n"             \
-         "(default auto)",                                                                         \
-         false},                                                                                   \
-        {SL_ARG_STRING,                                                                            \
-         0,                                                                                        \
-         "--vram",                                                                                 \
-         "SIZE",                                                                                   \
-         &(o)->vram,                                                                               \
-         "limit on what is taken of a GPU's own memory, as 20GiB; 12G,24G for each of several\n"   \
-         "(default: what is free, less the reserve)",                                              \
-         false},                                                                                   \
-        {SL_ARG_U32,                                                                               \
-         0,                                                                                        \
-         "--vram-reserve-mib",                                                                     \
-         "MIB",                                                                                    \
-         &(o)->vram_reserve_mib,                                                                   \
-         "what of a GPU's free memory stays free without --vram (default 512)",                    \
-         false},                                                                                   \
-        {SL_ARG_STRING,                                                                            \
-         0,                                                                                        \
-         "--overflow",                                                                             \
-         "ON",                                                                                     \
-         &(o)->overflow,                                                                           \
-         "on: experts that a GPU has no room for stay in pinned host memory, within its\n"         \
-         "reach; off: refuse such a model (default on)",                                           \
-         false},                                                                                   \
-        {SL_ARG_STRING,                                                                            \
-         0,                                                                                        \
-         "--cpu-lane",                                                                             \
-         "ON",                                                                                     \
-         &(o)->cpu_lane,                                                                           \
-         "on: the CPU computes some of the experts that a GPU has no room for, while the GPU\n"    \
-         "computes the others; the answer is the same; auto: where it can; off (default off)",     \
-         false},                                                                                   \
-        {SL_ARG_U32,                                                                               \
-         0,                                                                                        \
-         "--cpu-lane-threads",                                                                     \
-         "N",                                                                                      \
-         &(o)->cpu_lane_threads,                                                                   \
-         "threads for that (default: as many as --threads)",                                       \
-         false},                                                                                   \
-        {SL_ARG_BYTES,                                                                             \
-         0,                                                                                        \
-         "--ram",                                                                                  \
-         "SIZE",                                                                                   \
-         &(o)->ram_bytes,                                                                          \
-         "limit on the host memory that the process may ever take, as 2GiB or 1500M;\n"            \
-         "what does not fit is refused before anything is loaded (default: what is\n"              \
-         "free, less 512 MiB or 5 % of it)",                                                       \
-         false},                                                                                   \
-        {SL_ARG_STRING,                                                                            \
-         0,                                                                                        \
-         "--kv-type",                                                                              \
-         "TYPE",                                                                                   \
-         &(o)->kv_type,                                                                            \
-         "how keys and values are kept: f16, or q8_0 in half the memory (default f16)",            \
-         false},                                                                                   \
-        {SL_ARG_STRING,                                                                            \
-         0,                                                                                        \
-         "--experts",                                                                              \
-         "WHERE",                                                                                  \
-         &(o)->experts,                                                                            \
-         "routed experts: resident, streamed from the model file through a cache, or\n"            \
-         "auto: resident if they fit (default auto)",                                              \
-         false},                                                                                   \
-        {SL_ARG_STRING,                                                                            \
-         0,                                                                                        \
-         "--io",                                                                                   \
-         "HOW",                                                                                    \
-         &(o)->io,                                                                                 \
-         "how experts are read: uring, pread, or auto: io_uring if the system allows\n"            \
-         "it (default auto); buffered, uring-buffered, pread-buffered: the same\n"                 \
-         "through the page cache",                                                                 \
-         false},                                                                                   \
-        {SL_ARG_INPUTS,                                                                            \
-         0,                                                                                        \
-         "--mirror",                                                                               \
-         "PATH",                                                                                   \
-         &(o)->mirrors,                                                                            \
-         "a copy of the model on another drive, read beside it: a file, or a folder\n"             \
-         "with files of the same names; up to three times",                                        \
-         false},                                                                                   \
-        {SL_ARG_KEPT,                                                                              \
-         0,                                                                                        \
-         "--heat-file",                                                                            \
-         "PATH",                                                                                   \
-         &(o)->heat_file,                                                                          \
-         "which experts were hot, kept from run to run: a file, a folder, or off; a file\n"        \
-         "that is no heat file is refused (default: sluice/heat/ in $XDG_CACHE_HOME or\n"          \
-         "~/.cache)",                                                                              \
-         false},                                                                                   \
-        {SL_ARG_STRING,                                                                            \
-         0,                                                                                        \
-         "--look-ahead",                                                                           \
-         "ON",                                                                                     \
-         &(o)->look_ahead,                                                                         \
-         "on or off: run the next layer's router early and read what it names while\n"             \
-         "the disk is idle (default on; switches itself off when it does not pay)",                \
-         false},                                                                                   \
-        {SL_ARG_STRING,                                                                            \
-         0,                                                                                        \
-         "--warm-up",                                                                              \
-         "ON",                                                                                     \
-         &(o)->warm_up,                                                                            \
-         "on or off: read hot experts in the background after the start (default on)",             \
-         false},                                                                                   \
-        {SL_ARG_HEADING, 0, "Other machines", NULL, NULL, NULL, false},                            \
-        {SL_ARG_STRING,                                                                            \
-         0,                                                                                        \
-         "--workers",                                                                              \
-         "ADDRESSES",                                                                              \
-         &(o)->workers,                                                                            \
-         "machines that have the later layers, in this order: HOST:PORT with commas\n"             \
-         "between, where 'sluice worker' runs; slurm, lws or dns:NAME:PORT: as the job, the\n"     \
-         "LeaderWorkerSet or the name says",                                                       \
-         false},                                                                                   \
-        {SL_ARG_STRING,                                                                            \
-         0,                                                                                        \
-         "--spare",                                                                                \
-         "ADDRESSES",                                                                              \
-         &(o)->spares,                                                                             \
-         "workers that take the place of one that is lost: HOST:PORT with commas between",         \
-         false},                                                                                   \
-        {SL_ARG_U32,                                                                               \
-         0,                                                                                        \
-         "--worker-wait",                                                                          \
-         "S",                                                                                      \
-         &(o)->worker_wait_s,                                                                      \
-         "how long running requests wait for a worker that is lost, before they fail\n"            \
-         "(default 30)",                                                                           \
-         false},                                                                                   \
+#define SL_ENGINE_OPTIONS(o)                                                                         \
+    {SL_ARG_HEADING, 0, "Memory and streaming", NULL, NULL, NULL, false},                            \
+        {SL_ARG_STRING, 0, "--device", "DEVICE", &(o)->device, NULL, false},                         \
+        {SL_ARG_STRING,                                                                              \
+         0,                                                                                          \
+         "--split",                                                                                  \
+         "LAYERS",                                                                                   \
+         &(o)->split,                                                                                \
+         "how many layers each of several GPUs gets, as 20,28, or auto: by their memory, its "       \
+         "speed, and the heat of earlier runs, which shows the layers that need less memory "        \
+         "(default auto)",                                                                           \
+         false},                                                                                     \
+        {SL_ARG_STRING,                                                                              \
+         0,                                                                                          \
+         "--vram",                                                                                   \
+         "SIZE",                                                                                     \
+         &(o)->vram,                                                                                 \
+         "limit on the GPU memory used, as 20GiB; one for each of several GPUs, as 12G,24G "         \
+         "(default: what is free, less the reserve)",                                                \
+         false},                                                                                     \
+        {SL_ARG_U32,                                                                                 \
+         0,                                                                                          \
+         "--vram-reserve-mib",                                                                       \
+         "MIB",                                                                                      \
+         &(o)->vram_reserve_mib,                                                                     \
+         "how much of a GPU's free memory to leave free if --vram is not given (default 512)",       \
+         false},                                                                                     \
+        {SL_ARG_STRING,                                                                              \
+         0,                                                                                          \
+         "--overflow",                                                                               \
+         "ON",                                                                                       \
+         &(o)->overflow,                                                                             \
+         "on: experts that a GPU has no room for stay in pinned host memory, within its\n"           \
+         "reach; off: refuse such a model (default on)",                                             \
+         false},                                                                                     \
+        {SL_ARG_STRING,                                                                              \
+         0,                                                                                          \
+         "--cpu-lane",                                                                               \
+         "ON",                                                                                       \
+         &(o)->cpu_lane,                                                                             \
+         "on: the CPU computes some of the experts that a GPU has no room for, while the GPU\n"      \
+         "computes the others; the answer is the same; auto: where it can; off (default off)",       \
+         false},                                                                                     \
+        {SL_ARG_U32,                                                                                 \
+         0,                                                                                          \
+         "--cpu-lane-threads",                                                                       \
+         "N",                                                                                        \
+         &(o)->cpu_lane_threads,                                                                     \
+         "threads for that (default: as many as --threads)",                                         \
+         false},                                                                                     \
+        {SL_ARG_BYTES,                                                                               \
+         0,                                                                                          \
+         "--ram",                                                                                    \
+         "SIZE",                                                                                     \
+         &(o)->ram_bytes,                                                                            \
+         "hard limit on the host memory of the process, as 2GiB or 1500M; what does not fit is "     \
+         "refused before anything is loaded (default: what is free, less 512 MiB or 5 % of it)",     \
+         false},                                                                                     \
+        {SL_ARG_STRING,                                                                              \
+         0,                                                                                          \
+         "--kv-type",                                                                                \
+         "TYPE",                                                                                     \
+         &(o)->kv_type,                                                                              \
+         "type of the KV cache: f16, or q8_0, which takes half the memory (default f16)",            \
+         false},                                                                                     \
+        {SL_ARG_STRING,                                                                              \
+         0,                                                                                          \
+         "--experts",                                                                                \
+         "WHERE",                                                                                    \
+         &(o)->experts,                                                                              \
+         "routed experts: resident, streamed from the model file through a cache, or\n"              \
+         "auto: resident if they fit (default auto)",                                                \
+         false},                                                                                     \
+        {SL_ARG_STRING,                                                                              \
+         0,                                                                                          \
+         "--io",                                                                                     \
+         "HOW",                                                                                      \
+         &(o)->io,                                                                                   \
+         "how experts are read: uring, pread, or auto: io_uring if the system allows\n"              \
+         "it (default auto); buffered, uring-buffered, pread-buffered: the same\n"                   \
+         "through the page cache",                                                                   \
+         false},                                                                                     \
+        {SL_ARG_INPUTS,                                                                              \
+         0,                                                                                          \
+         "--mirror",                                                                                 \
+         "PATH",                                                                                     \
+         &(o)->mirrors,                                                                              \
+         "a copy of the model on another drive, to read from both: a file, or a folder with "        \
+         "files of the same names; up to three times",                                               \
+         false},                                                                                     \
+        {SL_ARG_KEPT,                                                                                \
+         0,                                                                                          \
+         "--heat-file",                                                                              \
+         "PATH",                                                                                     \
+         &(o)->heat_file,                                                                            \
+         "where to record which experts are hot, from run to run: a file, a folder, or off; a "      \
+         "file that is not a heat file is refused (default: sluice/heat/ in $XDG_CACHE_HOME or "     \
+         "~/.cache)",                                                                                \
+         false},                                                                                     \
+        {SL_ARG_STRING,                                                                              \
+         0,                                                                                          \
+         "--look-ahead",                                                                             \
+         "ON",                                                                                       \
+         &(o)->look_ahead,                                                                           \
+         "on or off: run the next layer's router early and read the experts it chooses while the "   \
+         "disk is idle (default on; pauses by itself when it does not pay)",                         \
+         false},                                                                                     \
+        {SL_ARG_STRING,                                                                              \
+         0,                                                                                          \
+         "--warm-up",                                                                                \
+         "ON",                                                                                       \
+         &(o)->warm_up,                                                                              \
+         "on or off: read hot experts in the background after the start (default on)",               \
+         false},                                                                                     \
+        {SL_ARG_HEADING, 0, "Other machines", NULL, NULL, NULL, false},                              \
+        {SL_ARG_STRING,                                                                              \
+         0,                                                                                          \
+         "--workers",                                                                                \
+         "ADDRESSES",                                                                                \
+         &(o)->workers,                                                                              \
+         "machines with the later layers, in this order: HOST:PORT of each 'sluice worker', "        \
+         "separated by commas; or slurm, lws or dns:NAME:PORT, to ask the job, the "                 \
+         "LeaderWorkerSet or the name server",                                                       \
+         false},                                                                                     \
+        {SL_ARG_STRING, 0,                                                                           \
+         "--spare",     "ADDRESSES",                                                                 \
+         &(o)->spares,  "workers that take the place of a lost one: HOST:PORT, separated by commas", \
+         false},                                                                                     \
+        {SL_ARG_U32,                                                                                 \
+         0,                                                                                          \
+         "--worker-wait",                                                                            \
+         "S",                                                                                        \
+         &(o)->worker_wait_s,                                                                        \
+         "how long running requests wait for a lost worker before they fail (default 30)",           \
+         false},                                                                                     \
         SL_KEY_OPTIONS(o)
 
 /* How peers prove themselves: rows for a command's table. */
@@ -179,12 +174,12 @@ const char *sl_engine_options_help(const char *option);
      "--key-file",                                                                                 \
      "FILE",                                                                                       \
      &(o)->key_file,                                                                               \
-     "the key that all machines share ('sluice keygen' makes one); the file must be\n"             \
-     "its owner's alone. SLUICE_CLUSTER_KEY may hold the key itself",                              \
+     "the key that all machines share ('sluice keygen' makes one); only its owner may be able to " \
+     "read the file. SLUICE_CLUSTER_KEY may hold the key itself",                                  \
      false},                                                                                       \
     {                                                                                              \
         SL_ARG_FLAG, 0, "--plain", NULL, &(o)->plain,                                              \
-            "no key and no encryption: between processes of this machine only", false              \
+            "no key and no encryption: only between processes on this machine", false              \
     }
 
 /* The numbers that these options accept, and those of options that several commands have beside

@@ -117,9 +117,8 @@ int sl_cmd_health(int argc, char **argv) {
         .name = "health",
         .about = "Asks a server on this machine for its /health, over its UNIX socket.",
         .usage = "sluice health --unix-socket PATH",
-        .notes =
-            "Exits with 0 when the server is ready to answer, else with 1. Needs no key, and no\n"
-            "certificate: for the health checks of containers and service managers.\n",
+        .notes = "Exits with 0 if the server is ready to answer, else with 1. Needs no key and no "
+                 "certificate: for the health checks of containers and service managers.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
         .limits = limits,

@@ -78,8 +78,8 @@ static void print_variables(const struct sl_command *c) {
         return;
     sl_args_variable(example, variable);
     int n = snprintf(text, sizeof text,
-                     "Options can be given by variables too: %s for %s, and so on; 1 or 0 for one "
-                     "without a value. What is given on the command line counts.",
+                     "Options can also be set by environment variables: %s for %s, and so on; 1 or "
+                     "0 for one without a value. The command line takes precedence.",
                      variable, example->name);
     for (uint32_t i = 0; i < c->n_args && n > 0 && (size_t)n < sizeof text; i++)
         if (c->args[i].kind == SL_ARG_SECRET)

@@ -602,17 +602,17 @@ int sl_cmd_inspect(int argc, char **argv) {
         {SL_ARG_STRING, 'm', "--model", "FILE", &path, "the file, as in other commands", false},
         {SL_ARG_FLAG, 0, "--kv", NULL, &kv, "list every key", false},
         {SL_ARG_FLAG, 0, "--tensors", NULL, &tensors, "list every tensor", false},
-        {SL_ARG_FLAG, 0, "--template", NULL, &template, "print the chat template whole", false},
+        {SL_ARG_FLAG, 0, "--template", NULL, &template, "print the whole chat template", false},
         {SL_ARG_STRING, 0, "--template-name", "NAME", &template_name,
          "print a named template, such as tool_use", false},
-        {SL_ARG_FLAG, 0, "--json", NULL, &json, "print JSON; with --kv and --tensors those too",
-         false},
+        {SL_ARG_FLAG, 0, "--json", NULL, &json,
+         "print JSON, with --kv and --tensors including those", false},
     };
     const struct sl_command command = {
         .name = "inspect",
         .about = "Says what a GGUF file holds: architecture, shapes, types, experts, tokenizer, "
-                 "template.\nReads the metadata only, so it is quick on a file of any size; of a "
-                 "split any part will do.",
+                 "template.\nReads only the metadata, so it is quick on a file of any size; of a "
+                 "split model, any part will do.",
         .usage = "sluice inspect MODEL.gguf [options]",
         .args = args,
         .n_args = SL_COUNTOF(args),

@@ -10,9 +10,8 @@ static const struct sl_command command = {
     .name = "keygen",
     .about = "Prints a new key for 'sluice worker' and its coordinator.",
     .usage = "umask 077; sluice keygen > cluster.key",
-    .notes =
-        "Copy the file to each machine. Who has it can use the machines' devices for steps of\n"
-        "the model that they have; it opens nothing else.\n",
+    .notes = "Copy the file to each machine. Whoever has it can use the machines' devices to "
+             "compute steps of the model that they have, and nothing else.\n",
 };
 
 int sl_cmd_keygen(int argc, char **argv) {

@@ -25,14 +25,14 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *about;
 } commands[] = {
-    {"serve", sl_cmd_serve, "serve a model over HTTP (OpenAI's and Anthropic's APIs)"},
+    {"serve", sl_cmd_serve, "serve a model over HTTP (OpenAI's, Anthropic's, Ollama's APIs)"},
     {"worker", sl_cmd_worker, "compute layers of a model for a coordinator on another machine"},
     {"keygen", sl_cmd_keygen, "make a key for workers and their coordinator"},
     {"pull", sl_cmd_pull, "download a model from a repository or a URL, and check it"},
     {"run", sl_cmd_run, "chat with a model in the terminal"},
     {"plan", sl_cmd_plan, "show what a memory budget gives: slots, speed, the smallest budget"},
-    {"doctor", sl_cmd_doctor, "say what makes Sluice slow on this machine, and what to do"},
-    {"devices", sl_cmd_devices, "list the devices here, and why one cannot be used"},
+    {"doctor", sl_cmd_doctor, "say what slows Sluice down on this machine, and what to do"},
+    {"devices", sl_cmd_devices, "list this machine's CPUs and GPUs, and why one cannot be used"},
     {"inspect", sl_cmd_inspect, "show what is in a GGUF file"},
     {"tokenize", sl_cmd_tokenize, "turn text into token ids"},
     {"score", sl_cmd_score, "perplexity and log-probabilities of a text"},
@@ -50,8 +50,9 @@ static void print_usage(FILE *out) {
     for (uint32_t i = 0; i < SL_COUNTOF(commands); i++)
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].about);
     fprintf(out, "\n'sluice COMMAND --help' says more. Start with:\n"
-                 "  sluice inspect MODEL.gguf\n"
-                 "  sluice serve -m MODEL.gguf\n");
+                 "  sluice doctor             is this machine ready?\n"
+                 "  sluice run MODEL.gguf     chat in the terminal\n"
+                 "  sluice serve MODEL.gguf   http://127.0.0.1:8080\n");
 }
 
 /* A command's exit code, or 1 where what it printed did not get through. */

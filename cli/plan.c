@@ -226,7 +226,9 @@ int sl_cmd_plan(int argc, char **argv) {
          "the GGUF file (also as the only argument)", false},
         {SL_ARG_FLAG, 0, "--json", NULL, &o.json, "print a JSON object", false},
         {SL_ARG_STRING, 0, "--card", "SIZE", &o.cards_text,
-         "plan for a GPU of that memory, which need not be here; 24G,24G for several", false},
+         "plan for a GPU with this much memory, which need not be in this machine; 24G,24G for "
+         "several",
+         false},
         {SL_ARG_F32, 0, "--ram-bandwidth", "GB/S", &o.ram_gb_per_s,
          "how fast RAM is read (default: measured, half a second)", false},
         {SL_ARG_F32, 0, "--disk-bandwidth", "GB/S", &o.disk_gb_per_s,
@@ -268,15 +270,14 @@ int sl_cmd_plan(int argc, char **argv) {
     };
     const struct sl_command command = {
         .name = "plan",
-        .about = "Says what `sluice serve` would do with a model and a budget: every byte by\n"
-                 "purpose, the slots for experts, the speed to expect at best, and the smallest\n"
-                 "budget. Loads nothing.",
+        .about = "Says what `sluice serve` would do with a model and a budget: where every byte "
+                 "goes, the slots for experts, the best speed to expect, and the smallest budget. "
+                 "Loads nothing.",
         .usage = "sluice plan -m MODEL.gguf [--ram SIZE] [--json] [options]",
-        .notes =
-            "The ceilings are arithmetic: bytes over bandwidth, KV and latency left out. "
-            "Causal: a read\nstarts when the router has spoken; overlap: with perfect "
-            "look-ahead. On a GPU what\nits slots lack passes the link, and the slower of link and "
-            "disk counts. Exit code 1:\nit does not fit.\n",
+        .notes = "The ceilings are arithmetic: bytes divided by bandwidth, without KV and latency. "
+                 "Causal: a read starts once the router has chosen; overlap: with perfect "
+                 "look-ahead. On a GPU, experts that are not in its slots pass the link, and the "
+                 "slower of link and disk counts. Exit code 1: it does not fit.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
         .help_of = sl_engine_options_help,

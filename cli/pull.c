@@ -57,15 +57,16 @@ int sl_cmd_pull(int argc, char **argv) {
         {SL_ARG_STRING, 0, "--endpoint", "URL", &o.endpoint,
          "a mirror to ask instead of " SL_PULL_ENDPOINT " (or\nSLUICE_HF_ENDPOINT)", false},
         {SL_ARG_INPUT, 0, "--token-file", "FILE", &o.token_file,
-         "a file with the token that gated repositories want (or SLUICE_HF_TOKEN)", false},
+         "a file with the token that gated repositories ask for (or SLUICE_HF_TOKEN)", false},
         {SL_ARG_STRING, 0, "--checksum", "HEX", &o.sha256,
-         "the SHA-256 that the file must have, where the server does not say", false},
+         "the SHA-256 that the file must have, if the server does not say", false},
         {SL_ARG_U32, 0, "--connections", "N", &o.connections,
-         "parts of a file that are fetched at once (default 4)", false},
+         "parts of a file to fetch at once (default 4)", false},
         {SL_ARG_U32, 0, "--retries", "N", &o.retries,
-         "failures in a row, with no byte between them, until it gives up (default 8)", false},
+         "give up after this many failures in a row, without a byte between them (default 8)",
+         false},
         {SL_ARG_U32, 0, "--timeout-s", "S", &o.timeout_s,
-         "longest time without a byte until a connection is given up (default 60)", false},
+         "drop a connection that has brought no byte for this long (default 60)", false},
         {SL_ARG_FLAG, 0, "--json", NULL, &json, "progress and result as lines of JSON on stdout",
          false},
     };
@@ -76,12 +77,11 @@ int sl_cmd_pull(int argc, char **argv) {
                  "       sluice pull https://HOST/PATH/MODEL.gguf [options]",
         .notes =
             "FILE is a file of the repository, or a quantisation such as Q4_K_M. All parts of a\n"
-            "model that is split are pulled. Without FILE: the only model there, or Q4_K_M.\n"
-            "The last line on stdout is the path for -m. Other commands pull by themselves:\n"
+            "model that is split are pulled. Without FILE: the only model there, or Q4_K_M. The "
+            "last line on stdout is the path for -m. Other commands can pull, too:\n"
             "  sluice serve -m hf:OWNER/NAME:Q4_K_M\n\n"
-            "Interrupted or cut, it goes on where it stopped when it is run again. A file gets "
-            "its\n"
-            "name when all of it is there and its sum is right; until then it is NAME.part.\n"
+            "If it is interrupted, run it again: it resumes where it stopped. A file gets its name "
+            "once it is complete and its sum is right; until then it is NAME.part.\n"
             "Proxies are taken from https_proxy and http_proxy.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),

@@ -148,25 +148,25 @@ int sl_cmd_run(int argc, char **argv) {
     const struct sl_arg args[] = {
         {SL_ARG_STRING, 'm', "--model", "FILE", &model, "the GGUF file (also as the only argument)",
          false},
-        {SL_ARG_TEXT, 'p', "--prompt", "TEXT", &o.prompt, "ask this, print the answer, end", false},
+        {SL_ARG_TEXT, 'p', "--prompt", "TEXT", &o.prompt, "ask this, print the answer and exit",
+         false},
         {SL_ARG_INPUT, 'f', "--file", "FILE", &o.file,
-         "ask with the text of a file, behind -p's if both are given; - is standard\n"
-         "input",
+         "ask with the text of a file, after that of -p if both are given; - is standard input",
          false},
         {SL_ARG_TEXT, 's', "--system", "TEXT", &o.system, "system message", false},
         {SL_ARG_STRING, 0, "--think", "HOW", &c.think,
-         "how much the model thinks: on, off, minimal, low, medium, high or max (default:\n"
-         "as its template has it)",
+         "how much the model thinks: on, off, minimal, low, medium, high or max (default: left to "
+         "the template)",
          false},
-        {SL_ARG_FLAG, 0, "--raw", NULL, &c.raw, "continue the text as it is: no chat template",
-         false},
+        {SL_ARG_FLAG, 0, "--raw", NULL, &c.raw,
+         "continue the text as it is, without the chat template", false},
         {SL_ARG_U32, 'n', "--max-tokens", "N", &c.max_tokens,
          "tokens per answer; 0 = until the context is full (default 0)", false},
-        {SL_ARG_FLAG, 'q', "--quiet", NULL, &c.quiet, "only the answers", false},
-        {SL_ARG_FLAG, 'v', "--verbose", NULL, &c.verbose, "say which seed each answer has", false},
+        {SL_ARG_FLAG, 'q', "--quiet", NULL, &c.quiet, "print only the answers", false},
+        {SL_ARG_FLAG, 'v', "--verbose", NULL, &c.verbose, "print the seed of each answer", false},
         {SL_ARG_KEPT, 0, "--history", "FILE", &o.history,
-         "keep what is typed, from run to run: a file, or off (default: sluice/history\n"
-         "in $XDG_STATE_HOME or ~/.local/state)",
+         "where to keep what is typed, from run to run: a file, or off (default: sluice/history in "
+         "$XDG_STATE_HOME or ~/.local/state)",
          false},
         {SL_ARG_HEADING, 0, "Sampling", NULL, NULL, NULL, false},
         {SL_ARG_F32, 0, "--temp", "X", &c.sampling.temperature,
@@ -178,7 +178,7 @@ int sl_cmd_run(int argc, char **argv) {
         {SL_ARG_F32, 0, "--repeat-penalty", "X", &c.sampling.repeat_penalty, "1 = off (default 1)",
          false},
         {SL_ARG_U64, 0, "--seed", "N", &c.sampling.seed,
-         "the same seed, the same answer (default: a random one; -v says which)", false},
+         "the same seed gives the same answer (default: a random one; -v prints it)", false},
         {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
         {SL_ARG_U32, 't', "--threads", "N", &config.n_threads, "0 = all CPUs (default 0)", false},
         {SL_ARG_U32, 'c', "--ctx", "N", &config.ctx_tokens,
@@ -188,7 +188,7 @@ int sl_cmd_run(int argc, char **argv) {
          "(ui.perfetto.dev) or chrome://tracing; replaces an earlier trace, no other file",
          false},
         {SL_ARG_OUTPUT, 0, "--record-routes", "FILE", &config.record_routes,
-         "write which experts each token chose, for `make replay TRACE=FILE`", false},
+         "record which experts each token chose, for `make replay TRACE=FILE`", false},
         SL_ENGINE_OPTIONS(&memory),
     };
     static const struct sl_arg_limit limits[] = {
@@ -204,11 +204,11 @@ int sl_cmd_run(int argc, char **argv) {
         .usage = "sluice run -m MODEL [-p PROMPT] [options]",
         .notes =
             "Without -p and -f, each line of standard input is a turn of one conversation. A text\n"
-            "of several lines begins and ends with \"\"\"; what is pasted into a terminal is one\n"
-            "turn. /help lists what can be said to the program itself: /bye, /clear, /regenerate,\n"
-            "/system, /set, /think, /save, /load. A line with a space in front of '/' is said to\n"
-            "the model. Ctrl-C stops an answer, not the conversation. Where standard input is no\n"
-            "terminal, the exit code is 1 if a turn failed, 130 if one was stopped.\n",
+            "of several lines begins and ends with \"\"\"; what is pasted into a terminal is one "
+            "turn. /help lists the commands: /bye, /clear, /regenerate, /system, /set, /think, "
+            "/save, /load. A line with a space in front of '/' goes to the model. Ctrl-C stops an "
+            "answer, not the conversation. If standard input is not a terminal, the exit code is 1 "
+            "if a turn failed, 130 if one was stopped.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
         .help_of = sl_engine_options_help,

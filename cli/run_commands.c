@@ -144,10 +144,10 @@ static const struct command commands[] = {
     {"/clear", "", "forgets all but the system message", clear},
     {"/regenerate", "", "answers again, with the next seed", again},
     {"/system", "[TEXT|none]", "shows, sets or removes the system message", set_system},
-    {"/set", "[NAME VALUE]", "shows the settings, or changes one: /set temp 0.2", set},
+    {"/set", "[NAME VALUE]", "shows the settings or changes one, as /set temp 0.2", set},
     {"/think", "[on|off|low|...]", "whether, or how much, the model thinks", think},
     {"/save", "FILE", "writes the conversation, as a request to a server", save},
-    {"/load", "FILE", "goes on with a conversation that was saved", load},
+    {"/load", "FILE", "continues a saved conversation", load},
 };
 
 static bool help(struct sl_run_chat *c, const char *argument) {
@@ -159,7 +159,7 @@ static bool help(struct sl_run_chat *c, const char *argument) {
                 commands[i].about);
     fputs("\"\"\"                          begins and ends a text of several lines; a paste\n"
           "                             is one turn in any case\n"
-          "A line that begins with a space and '/' is said to the model.\n",
+          "A line that begins with a space and '/' goes to the model.\n",
           stderr);
     return true;
 }

@@ -280,8 +280,8 @@ int sl_cmd_score(int argc, char **argv) {
         {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
         {SL_ARG_U32, 't', "--threads", "N", &o.threads, "threads; 0 = all CPUs (default 0)", false},
         {SL_ARG_U32, 'c', "--ctx", "N", &o.ctx,
-         "score in pieces of N tokens, each without what came before it\n"
-         "(default: the text's length or the model's context, whichever is less)",
+         "score in pieces of N tokens, each without the text before it (default: the text's length "
+         "or the model's context, whichever is less)",
          false},
         {SL_ARG_U32, 'b', "--batch", "N", &o.batch, "tokens computed at once (default 512)", false},
         {SL_ARG_STRING, 0, "--cpu-isa", "SET", &o.cpu_isa,

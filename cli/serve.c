@@ -430,23 +430,23 @@ static const struct sl_arg args[] = {
     {SL_ARG_STRING, 'm', "--model", "FILE", &given.model,
      "the GGUF file to serve (also as the only argument)", false},
     {SL_ARG_LIST, 0, "--alias", "NAMES", &given.alias_words,
-     "what clients call the model (default: the file's name); several names are\n"
-     "separated by commas, and answers repeat the one that was asked for",
+     "what clients call the model (default: the file's name); several names are separated by "
+     "commas, and answers repeat the one in the request",
      false},
     {SL_ARG_FLAG, 0, "--any-model-name", NULL, &given.any_model_name,
-     "accept every name of a model in requests", false},
+     "accept any model name in requests", false},
     {SL_ARG_STRING, 0, "--reasoning", "HOW", &given.reasoning,
-     "whether the model thinks where a request does not say: on, off, or auto: as its\n"
-     "template has it (default auto)",
+     "whether the model thinks if a request does not say: on, off, or auto, which leaves it to the "
+     "template (default auto)",
      false},
     {SL_ARG_U32, 0, "--reasoning-budget", "TOKENS", &given.reasoning_budget,
-     "maximum tokens of reasoning for requests that set no limit: then its end is forced\n"
-     "(default: no limit)",
+     "most tokens of reasoning for requests that set no limit of their own; after these its end is "
+     "forced (default: no limit)",
      false},
     {SL_ARG_HEADING, 0, "Where", NULL, NULL, NULL, false},
     {SL_ARG_LIST, 0, "--host", "HOST", &given.hosts,
-     "address to listen on (default 127.0.0.1: this machine only); up to three times;\n"
-     "none: only the UNIX socket",
+     "address to listen on (default 127.0.0.1: this machine only), up to three times; none: only "
+     "the UNIX socket",
      false},
     {SL_ARG_U32, 0, "--port", "PORT", &given.port, "port (default 8080; 0: any free one)", false},
     {SL_ARG_STRING, 0, "--unix-socket", "PATH", &given.server.unix_socket,
@@ -460,14 +460,14 @@ static const struct sl_arg args[] = {
     {SL_ARG_INPUT, 0, "--tls-key", "FILE", &given.server.tls_key, "the certificate's key (PEM)",
      false},
     {SL_ARG_INPUT, 0, "--api-key-file", "FILE", &given.api_key_file,
-     "require one of the keys in this file, one per line\n"
-     "(Authorization: Bearer KEY, or x-api-key: KEY)",
+     "require a key from this file, which has one per line (Authorization: Bearer KEY, or "
+     "x-api-key: KEY)",
      false},
     {SL_ARG_SECRET, 0, "--api-key", "KEY", &given.api_key,
-     "the same with one key; other users may see it while the server starts", false},
+     "the same, with this key; other users may see it while the server starts", false},
     {SL_ARG_LIST, 0, "--cors-origin", "ORIGIN", &given.cors_origins,
-     "allow web pages of this origin (https://chat.example; *: all; default: none);\n"
-     "up to three times",
+     "allow web pages from this origin (https://chat.example; *: all; default: none), up to three "
+     "times",
      false},
     {SL_ARG_LIST, 0, "--allowed-hosts", "NAMES", &given.allowed_hosts,
      "further names of this server in Host headers (gateway.example,10.0.0.7;\n"
@@ -481,17 +481,16 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 0, "--parallel", "N", &given.engine.parallel,
      "requests that run at once (default 4)", false},
     {SL_ARG_U32, 0, "--queue", "N", &given.engine.queue_max,
-     "requests that may wait; more get a 429 (default 256)", false},
+     "requests that may wait; any more get a 429 (default 256)", false},
     {SL_ARG_U32, 0, "--batch", "TOKENS", &given.engine.batch_tokens,
      "maximum tokens of one step (default 512)", false},
     {SL_ARG_U32, 0, "--max-stall-ms", "MS", &given.engine.max_stall_ms,
-     "longest pause between two tokens of an answer that prompts may cause: the\n"
-     "slices of prompts adapt, down to 8 tokens (default 300)",
+     "longest pause between two tokens of an answer that other prompts may cause: they are "
+     "computed in slices, down to 8 tokens each, to keep it (default 300)",
      false},
     {SL_ARG_BYTES, 0, "--cache-ram", "SIZE", &given.engine.cache_ram_bytes,
-     "memory for repeated prompts, beside the KV pages that no request uses;\n"
-     "0 = none (default: an eighth of what the plan leaves, none if experts are\n"
-     "streamed)",
+     "memory for repeated prompts, in addition to KV pages that no request uses; 0 = none "
+     "(default: an eighth of what the plan leaves, none if experts are streamed)",
      false},
     {SL_ARG_FOLDER, 0, "--cache-dir", "DIR", &given.engine.cache_dir,
      "keep repeated prompts in this folder too, across restarts: a new or empty\n"
@@ -506,11 +505,11 @@ static const struct sl_arg args[] = {
      "(ui.perfetto.dev) or chrome://tracing; replaces an earlier trace, no other file",
      false},
     {SL_ARG_OUTPUT, 0, "--record-routes", "FILE", &given.engine.record_routes,
-     "write which experts each token chose, for `make replay TRACE=FILE`", false},
+     "record which experts each token chose, for `make replay TRACE=FILE`", false},
     {SL_ARG_STRING, 0, "--cpu-isa", "ISA", &given.engine.cpu_isa,
      "force c, avx2, avx512 or vnni (default: the best available)", false},
     {SL_ARG_FLAG, 0, "--no-warmup", NULL, &given.no_warmup,
-     "be ready sooner, but slower at the first request", false},
+     "be ready sooner, but slower on the first request", false},
     SL_ENGINE_OPTIONS(&given.memory),
     {SL_ARG_HEADING, 0, "Limits", NULL, NULL, NULL, false},
     {SL_ARG_U32, 0, "--max-body-mib", "MIB", &given.max_body_mib,
@@ -520,19 +519,19 @@ static const struct sl_arg args[] = {
      "none (default 64MiB; less where memory is short)",
      false},
     {SL_ARG_U32, 0, "--max-connections", "N", &given.server.max_connections,
-     "open connections; more wait (default 1024; less where memory is short)", false},
+     "open connections; any more wait (default 1024; less where memory is short)", false},
     {SL_ARG_U32, 0, "--timeout-s", "S", &given.server.timeout_s,
      "close a connection that is idle or sends too slowly (default 60)", false},
     {SL_ARG_U32, 0, "--stall-s", "S", &given.server.stall_s,
      "close a stream whose client does not read (default 600)", false},
     {SL_ARG_U32, 0, "--request-timeout-s", "S", &given.server.request_timeout_s,
-     "time limit for a request from its headers on, waits included; then it ends with\n"
-     "a 504 (default: no limit); a request may set less with timeout_s",
+     "time limit for a request, counted from its headers and including waits; then it ends with a "
+     "504 (default: no limit). A request may set a shorter one with timeout_s",
      false},
     {SL_ARG_U64, 0, "--template-steps", "N", &given.server.template_steps,
      "limit on the work of the model's chat template for a conversation (default 20000000)", false},
     {SL_ARG_U32, 0, "--template-timeout-s", "S", &given.server.template_timeout_s,
-     "time limit for one rendering; only reached on slow machines (default 30)", false},
+     "time limit for one rendering, reached only on slow machines (default 30)", false},
     {SL_ARG_U32, 0, "--buffer-tokens", "N", &given.server.buffer_tokens,
      "tokens kept for a client that reads slowly before its request pauses (default 1024)", false},
     {SL_ARG_U32, 0, "--drain-s", "S", &given.drain_s,
@@ -560,11 +559,13 @@ static const struct sl_command command = {
     .name = "serve",
     .about = "Serves a model over HTTP, as OpenAI's, Anthropic's and Ollama's APIs do.",
     .usage = "sluice serve -m MODEL.gguf [options]",
-    .notes = "Endpoints: / (the dashboard), /v1/chat/completions, /v1/completions, /v1/responses,\n"
-             "/v1/messages, /v1/messages/count_tokens, /v1/models, /api/chat, /api/generate,\n"
-             "/api/tags, /api/show, /api/ps, /api/version, /completion, /infill,\n"
+    .notes = "Endpoints: / (the dashboard), /v1/chat/completions, /v1/completions, /v1/responses, "
+             "/v1/messages, /v1/messages/count_tokens, /v1/embeddings, /v1/models, /api/chat, "
+             "/api/generate, /api/embed, /api/tags, /api/show, /api/ps, /api/version, /completion, "
+             "/infill,\n"
              "/tokenize, /detokenize, /apply-template, /props, /slots, /health, /metrics.\n"
-             "SIGTERM or ctrl-C stops accepting, finishes what runs, and exits with 0.\n",
+             "On SIGTERM or Ctrl-C the server accepts no more requests, finishes those that run, "
+             "and exits with 0.\n",
     .args = args,
     .n_args = SL_COUNTOF(args),
     .help_of = sl_engine_options_help,

@@ -54,7 +54,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_STRING, 'm', "--model", "FILE", &given.model,
      "the GGUF file, the same as the coordinator's (also as the only argument)", false},
     {SL_ARG_FOLDER, 0, "--model-cache", "DIR", &given.cache,
-     "without a copy of the model: fetch what is needed of it from the coordinator, once,\n"
+     "without a copy of the model: fetch the parts that are needed from the coordinator, once, "
      "into this folder",
      false},
     {SL_ARG_STRING, 0, "--listen", "ADDRESS", &given.address,
@@ -63,11 +63,11 @@ static const struct sl_arg args[] = {
     {SL_ARG_HEADING, 0, "Memory and streaming", NULL, NULL, NULL, false},
     {SL_ARG_STRING, 0, "--device", "DEVICE", &given.memory.device, NULL, false},
     {SL_ARG_STRING, 0, "--vram", "SIZE", &given.memory.vram,
-     "limit on what is taken of a GPU's own memory, as 20GiB; 12G,24G for each of several\n"
-     "(default: what is free, less the reserve)",
+     "limit on the GPU memory used, as 20GiB; one for each of several GPUs, as 12G,24G (default: "
+     "what is free, less the reserve)",
      false},
     {SL_ARG_U32, 0, "--vram-reserve-mib", "MIB", &given.memory.vram_reserve_mib,
-     "what of a GPU's free memory stays free without --vram (default 512)", false},
+     "how much of a GPU's free memory to leave free if --vram is not given (default 512)", false},
     {SL_ARG_BYTES, 0, "--ram", "SIZE", &given.memory.ram_bytes,
      "limit on the host memory that the process may ever take, as 2GiB or 1500M\n"
      "(default: what is free, less 512 MiB or 5 % of it)",
@@ -103,8 +103,8 @@ static const struct sl_command command = {
     .about = "Computes layers of a model for a coordinator on another machine.",
     .usage = "sluice worker (-m MODEL | --model-cache DIR) --key-file FILE [options]",
     .notes = "The coordinator is 'sluice serve -m MODEL.gguf --workers THIS_HOST:7070 --key-file\n"
-             "cluster.key'. It says which layers, and with which context.\n"
-             "SIGTERM or ctrl-C ends the worker.\n",
+             "cluster.key'. It decides which layers, and with which context. SIGTERM or Ctrl-C "
+             "ends the worker.\n",
     .args = args,
     .n_args = SL_COUNTOF(args),
     .help_of = sl_engine_options_help,

@@ -48,7 +48,7 @@ EXIT_STATUS = [".SH EXIT STATUS", "0: done. 1: it failed at work. 2: the words o
 EXIT_STATUS_OF = {"sluice-run": ["1 also: of turns from a pipe, one failed. 130: an answer was interrupted where nobody types turns."]}
 
 
-VARIABLES = re.compile(r"Options can be given by variables too:")
+VARIABLES = re.compile(r"Options can also be set by environment variables:")
 
 
 def environment(lines):

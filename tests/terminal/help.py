@@ -89,7 +89,7 @@ class Help(Tap):
         for c in self._commands:
             text = " ".join(self._text(c).split())
             has = len(OPTION.findall(self._text(c))) > 1
-            assert ("can be given by variables too: SLUICE_" in text) == has, (c, text)
+            assert ("can also be set by environment variables: SLUICE_" in text) == has, (c, text)
 
     def headings_are_bold_where_wanted(self):
         for env, wanted in (({}, True), ({"NO_COLOR": "1"}, False)):
