@@ -20,4 +20,4 @@ tests/http/node_modules/.package-lock.json: tests/http/package-lock.json
 ##                          settings of docs/AGENTS.md (needs Node.js and npm)
 test-clients: $(B)/sluice
 	cd tests/clients && npm install --no-package-lock --no-audit --no-fund --silent
-	@MODE=$(MODE) $(TAP) --timeout 1200 $(foreach t,$(wildcard tests/clients/*.test.mjs),"node --test-reporter=tap $(t)")
+	@MODE=$(MODE) $(TAP) --timeout 14400 $(foreach t,$(wildcard tests/clients/*.test.mjs),"node --test-reporter=tap $(t)")

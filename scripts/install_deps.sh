@@ -15,7 +15,7 @@ test="$test glslc libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers"
 [ -d /run/systemd/system ] || test="$test nginx-light"
 browser="chromium fonts-dejavu-core"
 monitoring="prometheus" # for promtool; where systemd runs, the package starts a Prometheus of its own
-peer="git python3-numpy"
+peer="git python3-numpy python3-pytest python3-requests" # the last two: llama.cpp's server tests
 slurm="slurm-wlm munge"
 dev="clang clang-format clang-tidy libclang-rt-14-dev"
 

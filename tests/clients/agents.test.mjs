@@ -71,7 +71,7 @@ const agents = [
 ];
 
 const run = (program, words, env, cwd) => new Promise((resolve) => {
-  const child = spawn(program, words, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], timeout: 240000 * patience });
+  const child = spawn(program, words, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], timeout: 3600000 });
   let out = '', err = '';
   child.stdout.on('data', (d) => { out += d; });
   child.stderr.on('data', (d) => { err += d; });

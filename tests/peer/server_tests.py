@@ -4,12 +4,15 @@
 usage: server_tests.py BINARY LLAMA_CPP [pytest's arguments]
   LLAMA_CPP is a source tree of llama.cpp. SLUICE_TEST_MODEL names the model (default: the demo model).
 
-Development only. Needs Debian's python3-pytest and python3-requests. The tests were written for other models: what a model
-says is not compared (match_regex), and tests that load models of their own, or the official Python client where that is not
-installed, are skipped. docs/API.md lists what does not pass, and why.
+Development only. Needs Debian's python3-pytest and python3-requests (scripts/install_deps.sh peer), so run it with
+/usr/bin/python3 if another python3 comes first. The tests were written for other models: what a model says is not compared
+(match_regex), and tests that load models of their own are skipped. The official Python client is replaced by one of a few
+lines where it is not installed. docs/API.md lists what does not pass, and why.
 """
 import os
+import shlex
 import sys
+import tempfile
 import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -37,7 +40,8 @@ def translate(words):
     if ctx:
         given["--ctx-size"] = str(ctx if "--kv-unified" in words else max(ctx // parallel, 32))
     for name, value in given.items():
-        out += [FLAGS[name], value]
+        for one in value.split(",") if name == "--host" else [value]:
+            out += [FLAGS[name], one]
     return out
 
 
@@ -138,18 +142,27 @@ def main():
     binary, llama = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     tests = os.path.join(llama, "tools/server/tests")
     os.environ["SLUICE_BIN"] = binary
-    os.environ["LLAMA_SERVER_BIN_PATH"] = os.path.abspath(__file__)
     os.environ.setdefault("PORT", "18080")
     sys.dont_write_bytecode = True
     sys.path.insert(0, tests)
-    stand_ins()
-    import pytest
-    import utils
+    try:
+        import pytest
+        stand_ins()
+        import utils
+    except ImportError as e:
+        sys.exit(f"server_tests: {e}: scripts/install_deps.sh peer installs it for /usr/bin/python3")
+    utils.ServerProcess.start.__defaults__ = (600,)  # a start under load may take more than a minute
     utils.match_regex = lambda regex, text: isinstance(text, str)
     utils.ServerPreset.load_all = staticmethod(lambda: None)
     sys.modules["filelock"].FileLock = lambda path: __import__("contextlib").nullcontext()
-    return pytest.main(["--rootdir", tests, "-c", "/dev/null", "-p", "no:cacheprovider", "-q", os.path.join(tests, "unit"), *sys.argv[3:]],
-                       plugins=[Plugin()])
+    with tempfile.TemporaryDirectory() as folder:  # this very interpreter, whatever PATH says
+        start = os.path.join(folder, "llama-server")
+        with open(start, "w", encoding="utf-8") as f:
+            f.write(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(os.path.abspath(__file__))} "$@"\n')
+        os.chmod(start, 0o700)
+        os.environ["LLAMA_SERVER_BIN_PATH"] = start
+        return pytest.main(["--rootdir", tests, "-c", "/dev/null", "-p", "no:cacheprovider", "-q", os.path.join(tests, "unit"), *sys.argv[3:]],
+                           plugins=[Plugin()])
 
 
 if __name__ == "__main__":
