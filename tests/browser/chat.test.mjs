@@ -7,11 +7,12 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
 import { missing, Server } from '../http/server.mjs';
-import { Browser, missingBrowser } from './chromium.mjs';
+import { Browser, missingBrowser, NEVER_MS } from './chromium.mjs';
 import { contrastProblems, labelProblems } from './checks.mjs';
 
 const skip = missing || missingBrowser;
-const it = (name, run) => test(name, { skip }, run);
+// The pages of a test that failed would go on asking, and slow the next.
+const it = (name, run) => test(name, { skip }, async () => { try { await run(); } finally { await browser.closePages(); } });
 // `make test` leaves these to `make test-browser`.
 const more = process.env.BROWSER_QUICK ? () => {} : it;
 const shots = process.env.SCREENSHOTS;
@@ -208,7 +209,7 @@ it('writes conversations to files, and reads them again', async () => {
   await browser.send('Browser.setDownloadBehavior', { behavior: 'allow', downloadPath: folder, browserContextId: p.context });
   const file = async (ending) => {
     let name;
-    await server.until(`a file .${ending}`, 60000, () => (name = readdirSync(folder).find((f) => f.endsWith(`.${ending}`))) !== undefined);
+    await server.until(`a file .${ending}`, NEVER_MS, () => (name = readdirSync(folder).find((f) => f.endsWith(`.${ending}`))) !== undefined);
     return readFileSync(path.join(folder, name), 'utf8');
   };
   await ask(p, 'What is 3 + 3?');

@@ -9,6 +9,9 @@ const NAMES = [process.env.CHROMIUM, 'chromium', 'chromium-browser', 'google-chr
 export const chromium = NAMES.find((name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0);
 export const missingBrowser = chromium ? false : 'there is no chromium: scripts/install_deps.sh browser installs it';
 
+// When something never comes. Far more than the slowest machine under load takes: a minute is not.
+export const NEVER_MS = 600000;
+
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class Browser {
@@ -72,12 +75,17 @@ export class Browser {
     return p;
   }
 
+  async closePages() {
+    for (const p of this.sessions.values()) await p.close().catch(() => {});
+  }
+
   kill() {
     try { process.kill(-this.child.pid, 'SIGKILL'); } catch { /* it has gone */ }
     rmSync(this.profile, { recursive: true, force: true, maxRetries: 3 });
   }
 
   async close() {
+    this.sessions.clear();
     await Promise.race([this.send('Browser.close').catch(() => {}), sleep(3000)]);
     await Promise.race([this.exited, sleep(3000)]);
     this.kill();
@@ -126,7 +134,7 @@ export class Page {
     const { loaderId, errorText } = await this.send('Page.navigate', { url });
     if (errorText) throw new Error(`${url}: ${errorText}`);
     let timer;
-    const late = new Promise((_, reject) => { timer = setTimeout(() => reject(new Error(`${url} is not loaded after a minute`)), 60000); });
+    const late = new Promise((_, reject) => { timer = setTimeout(() => reject(new Error(`${url} is not loaded after ten minutes`)), NEVER_MS); });
     try { await Promise.race([this.load(loaderId).done, late]); } finally { clearTimeout(timer); }
   }
 
@@ -138,7 +146,7 @@ export class Page {
     return r.result.value;
   }
 
-  async until(what, ms = 60000, ...args) {
+  async until(what, ms = NEVER_MS, ...args) {
     const end = Date.now() + ms;
     for (;;) {
       let value;
@@ -158,7 +166,7 @@ export class Page {
       e.scrollIntoView({ block: 'center' });
       const r = e.getBoundingClientRect();
       return r.width ? [r.x + r.width / 2, r.y + r.height / 2] : null;
-    }, 60000, selector);
+    }, NEVER_MS, selector);
     await this.mouse('mousePressed', ...at);
     await this.mouse('mouseReleased', ...at);
   }
