@@ -455,6 +455,7 @@ static void do_load(struct sl_worker *w) {
 static void part(struct sl_worker *w) {
     struct sl_link *l = w->link;
     pthread_mutex_lock(&w->lock);
+    bool served = w->serves;
     w->serves = false;
     w->parting = true;
     pthread_mutex_unlock(&w->lock);
@@ -464,9 +465,10 @@ static void part(struct sl_worker *w) {
     sl_link_close(l, LINGER_NS);
     pthread_mutex_lock(&w->lock);
     w->link = NULL;
+    w->wants_offer = w->wants_load = false; /* of somebody who has asked and gone */
     w->gone = w->parting = false;
     pthread_mutex_unlock(&w->lock);
-    if (!*w->config.stop)
+    if (served && !*w->config.stop) /* of somebody who only lied there is a line already */
         sl_info("waiting for a coordinator");
 }
 
