@@ -83,8 +83,10 @@ static enum sl_status send_piece(struct sl_peer *p, const struct sl_frame *f, st
         sl_put_u32(head + 12, sl_crc32c(0, bytes, m.n_bytes));
         const struct sl_bytes_part parts[] = {{head, sizeof head}, {bytes, m.n_bytes}};
         st = sl_link_send(p->link, SL_FRAME_PIECE, p->epoch, parts, 2);
-        if (st != SL_OK)
+        if (st == SL_AGAIN)
             st = sl_fail(err, SL_ERR_PROTOCOL, "more pieces are asked for than may be at once");
+        else if (st != SL_OK)
+            st = sl_fail(err, st, "%s: %s", p->address, sl_status_text(st));
     }
     free(bytes);
     return st;
@@ -232,9 +234,22 @@ static void port_closed(struct sl_stage_carrier *c) {
     pthread_mutex_unlock(&port->peer->lock);
 }
 
+/* By the heartbeats; known once one of them has been answered. */
+static bool clock_offset(struct sl_stage_carrier *c, int64_t *out_ns) {
+    struct sl_peer *p = ((struct sl_peer_port *)(void *)c)->peer;
+    struct sl_link_stats s = {0};
+    pthread_mutex_lock(&p->link_lock);
+    if (p->link)
+        s = sl_link_stats(p->link);
+    pthread_mutex_unlock(&p->link_lock);
+    *out_ns = s.clock_offset_ns;
+    return s.round_trip_ns > 0;
+}
+
 struct sl_stage_carrier *sl_peer_port(struct sl_peer *p, uint32_t at) {
     struct sl_peer_port *port = &p->ports[at];
-    port->carrier = (struct sl_stage_carrier){.send = carry, .closed = port_closed};
+    port->carrier = (struct sl_stage_carrier){
+        .send = carry, .closed = port_closed, .clock_offset = clock_offset};
     port->peer = p;
     port->at = at;
     return &port->carrier;

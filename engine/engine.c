@@ -249,6 +249,16 @@ static enum sl_status open_records(struct sl_engine *e, struct sl_err *err) {
     return st;
 }
 
+/* A lane in the trace for each other machine. */
+static void name_machines(struct sl_engine *e) {
+    const struct sl_remote_stages *r = e->plan.config.remote;
+    for (uint32_t i = 0; e->timeline && r && i < r->n; i++) {
+        struct sl_remote_look look;
+        r->look(r, r->host_of[i], &look);
+        sl_timeline_machine(e->timeline, e->n_stages - r->n + i, r->host_of[i], look.name);
+    }
+}
+
 /* Something has passed through all stages, or was read in the background. */
 static void arrived(void *ctx) {
     struct sl_engine *e = ctx;
@@ -295,6 +305,7 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
     if (st == SL_OK) {
         const struct sl_pipeline_hooks hooks = {arrived, meanwhile, stopping, e};
         sl_activity_init(&e->activity, e->plan.streaming, e->plan.n_experts);
+        name_machines(e);
         st = sl_pipeline_open(e->ports, e->n_stages, &hooks, e->timeline, e->shown, &e->pipeline,
                               err);
     }

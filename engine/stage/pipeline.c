@@ -176,9 +176,33 @@ static void was_passed(struct sl_stage_owner *o, struct sl_stage_call *c) {
     pthread_mutex_unlock(&w->p->lock);
 }
 
+/* A step of a stage whose clock is another: when it was computed, by ours. */
+static void draw_elsewhere(struct worker *w, const struct sl_stage_call *c) {
+    const struct sl_answer_step *a = &c->answer.step;
+    uint64_t stall_ns = 0;
+    int64_t offset_ns;
+    if (c->ask.what != SL_STAGE_STEP || !a->ended_ns || !w->stage->ops->clock_offset ||
+        !w->stage->ops->clock_offset(w->stage, &offset_ns))
+        return;
+    for (uint32_t i = 0; i < SL_STALL_CAUSES; i++)
+        stall_ns += c->answer.found.stall_ns[i];
+    uint64_t began_ns = a->began_ns - (uint64_t)offset_ns;
+    sl_timeline_elsewhere(
+        w->p->timeline, w->index, "step", began_ns, a->ended_ns - (uint64_t)offset_ns,
+        (const struct sl_timeline_arg[SL_TIMELINE_ARGS]){
+            {"rows", c->ask.step.n_rows},
+            {"generated", c->ask.step.n_decode},
+            {"waits for experts, us", (int64_t)(stall_ns / 1000)},
+            {"read, bytes", (int64_t)c->answer.found.use.read_bytes},
+            {"to there, us", (int64_t)(began_ns - c->sent_ns) / 1000},
+            {"back, us", (int64_t)(sl_now_ns() - (a->ended_ns - (uint64_t)offset_ns)) / 1000}});
+}
+
 static void was_answered(struct sl_stage_owner *o, struct sl_stage_call *c) {
     struct worker *w = (struct worker *)(void *)o;
     struct sl_pipeline_item *item = c->user;
+    if (w->p->timeline)
+        draw_elsewhere(w, c);
     take_note(w, &c->answer);
     if (item->answered)
         item->answered(item, w->index, w->shown);
@@ -202,6 +226,7 @@ static void visit(struct worker *w, struct sl_pipeline_item *item) {
     c->canceled = &item->canceled;
     c->user = item;
     c->passed_on = false;
+    c->sent_ns = sl_timeline_now(w->p->timeline);
     if (item->ask(item, w->index, c))
         w->stage->ops->send(w->stage, c);
     else if (w->p->n > 1)

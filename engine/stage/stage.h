@@ -217,6 +217,7 @@ struct sl_stage_call {
     struct sl_stage_owner *owner;
     const atomic_bool *canceled; /* NULL: it cannot be; read by a stage of this process */
     void *user;                  /* the owner's */
+    uint64_t sent_ns;            /* likewise */
     bool passed_on;              /* likewise */
 };
 
@@ -228,6 +229,9 @@ struct sl_stage_ops {
     void (*cancel)(struct sl_stage *s, struct sl_stage_call *c);
     /* When nothing is under way any more. */
     void (*close)(struct sl_stage *s);
+    /* What the stage's clock shows minus what this process's does, ns. False: not known yet. NULL:
+     * it is the same clock. Any thread. */
+    bool (*clock_offset)(struct sl_stage *s, int64_t *out_ns);
 };
 
 struct sl_stage {

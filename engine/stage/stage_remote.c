@@ -240,7 +240,12 @@ static void close_remote(struct sl_stage *stage) {
     free(r);
 }
 
-static const struct sl_stage_ops ops = {send_ask, cancel_ask, close_remote};
+static bool clock_offset(struct sl_stage *stage, int64_t *out_ns) {
+    struct sl_stage_remote *r = remote_of(stage);
+    return r->carrier->clock_offset && r->carrier->clock_offset(r->carrier, out_ns);
+}
+
+static const struct sl_stage_ops ops = {send_ask, cancel_ask, close_remote, clock_offset};
 
 enum sl_status sl_stage_remote_create(const struct sl_message_limits *limits,
                                       const struct sl_stage_hello *hello,

@@ -19,6 +19,8 @@ struct sl_stage_carrier {
     /* The end that asks has been closed: no message is for it any more. NULL: nothing is to be
      * done. */
     void (*closed)(struct sl_stage_carrier *c);
+    /* As sl_stage_ops.clock_offset. NULL: never known. */
+    bool (*clock_offset)(struct sl_stage_carrier *c, int64_t *out_ns);
 };
 
 /* ---- the end that asks ---- */

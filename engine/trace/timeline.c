@@ -17,6 +17,8 @@
 #define NAME_BYTES  64u
 #define WRITE_NS    500000000u
 
+/* pid: this machine, and the first of the others. */
+enum { PROCESS_HERE = 1, PROCESS_ELSEWHERE = 2 };
 /* tid of what is drawn; tracks of reads follow. */
 enum { TRACK_STEPS = 1, TRACK_STAGES = 2, TRACK_READS = 100 };
 
@@ -36,6 +38,7 @@ struct sl_timeline {
     uint64_t n_requests, n_undrawn;
     uint64_t free_read_tracks[SL_TIMELINE_READ_TRACKS / 64]; /* bits */
     uint64_t named_read_tracks[SL_TIMELINE_READ_TRACKS / 64];
+    uint32_t machine_of[SL_TIMELINE_STAGES]; /* its process; 0: none was given */
     size_t n;
     char path[512];
     char buffer[BUFFER_BYTES];
@@ -180,24 +183,36 @@ static void put_args(struct sl_timeline *t, const struct sl_timeline_arg *args) 
     put(t, "}}");
 }
 
-/* {"name":...,"ph":...,"pid":1,"tid":...,"ts":... */
-static void put_head(struct sl_timeline *t, const char *name, const char *kind, uint64_t track,
-                     uint64_t at_ns) {
+static void put_where(struct sl_timeline *t, uint64_t process, uint64_t track) {
+    put(t, ",\"pid\":");
+    put_u64(t, process);
+    put(t, ",\"tid\":");
+    put_u64(t, track);
+}
+
+/* {"name":...,"ph":...,"pid":...,"tid":...,"ts":... */
+static void put_head_of(struct sl_timeline *t, const char *name, const char *kind, uint64_t process,
+                        uint64_t track, uint64_t at_ns) {
     put(t, ",\n{\"name\":");
     put_name(t, name);
     put(t, ",\"ph\":\"");
     put(t, kind);
-    put(t, "\",\"pid\":1,\"tid\":");
-    put_u64(t, track);
+    put(t, "\"");
+    put_where(t, process, track);
     put(t, ",\"ts\":");
     put_time(t, at_ns);
 }
 
-static void put_span(struct sl_timeline *t, uint64_t track, const char *name, uint64_t start_ns,
-                     uint64_t end_ns, const struct sl_timeline_arg *args) {
+static void put_head(struct sl_timeline *t, const char *name, const char *kind, uint64_t track,
+                     uint64_t at_ns) {
+    put_head_of(t, name, kind, PROCESS_HERE, track, at_ns);
+}
+
+static void put_span(struct sl_timeline *t, uint64_t process, uint64_t track, const char *name,
+                     uint64_t start_ns, uint64_t end_ns, const struct sl_timeline_arg *args) {
     if (!begin(t))
         return;
-    put_head(t, name, "X", track, start_ns);
+    put_head_of(t, name, "X", process, track, start_ns);
     put(t, ",\"dur\":");
     put_us(t, end_ns > start_ns ? end_ns - start_ns : 0);
     put_args(t, args);
@@ -278,15 +293,16 @@ void sl_timeline_pause(struct sl_timeline *t, bool all) {
 void sl_timeline_span(struct sl_timeline *t, const char *name, uint64_t start_ns, uint64_t end_ns,
                       const struct sl_timeline_arg *args) {
     pthread_mutex_lock(&t->lock);
-    put_span(t, own_track, name, start_ns, end_ns, args);
+    put_span(t, PROCESS_HERE, own_track, name, start_ns, end_ns, args);
     pthread_mutex_unlock(&t->lock);
 }
 
-static void name_track(struct sl_timeline *t, uint64_t track, const char *name, uint64_t number) {
+static void name_track(struct sl_timeline *t, uint64_t process, uint64_t track, const char *name,
+                       uint64_t number) {
     if (!begin(t))
         return;
-    put(t, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":");
-    put_u64(t, track);
+    put(t, ",\n{\"name\":\"thread_name\",\"ph\":\"M\"");
+    put_where(t, process, track);
     put(t, ",\"args\":{\"name\":\"");
     put(t, name);
     put(t, " ");
@@ -297,7 +313,43 @@ static void name_track(struct sl_timeline *t, uint64_t track, const char *name, 
 void sl_timeline_stage(struct sl_timeline *t, uint32_t i) {
     own_track = TRACK_STAGES + (uint64_t)i;
     pthread_mutex_lock(&t->lock);
-    name_track(t, own_track, "stage", i + 1u);
+    name_track(t, PROCESS_HERE, own_track, "stage", i + 1u);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void name_process(struct sl_timeline *t, uint64_t process, const char *name) {
+    char sound[NAME_BYTES];
+    size_t n = 0;
+    for (; name[n] && n < sizeof sound - 1; n++)
+        sound[n] = name[n] < ' ' || name[n] > '~' || strchr("\"\\", name[n]) ? '_' : name[n];
+    sound[n] = 0;
+    if (!begin(t))
+        return;
+    put(t, ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":");
+    put_u64(t, process);
+    put(t, ",\"args\":{\"name\":");
+    put_name(t, sound);
+    put(t, "}}");
+}
+
+void sl_timeline_machine(struct sl_timeline *t, uint32_t stage, uint32_t machine,
+                         const char *name) {
+    if (stage >= SL_TIMELINE_STAGES)
+        return;
+    uint32_t process = PROCESS_ELSEWHERE + machine;
+    pthread_mutex_lock(&t->lock);
+    t->machine_of[stage] = process;
+    name_process(t, process, name);
+    name_track(t, process, TRACK_STAGES + (uint64_t)stage, "stage", stage + 1u);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void sl_timeline_elsewhere(struct sl_timeline *t, uint32_t stage, const char *name,
+                           uint64_t start_ns, uint64_t end_ns, const struct sl_timeline_arg *args) {
+    pthread_mutex_lock(&t->lock);
+    if (stage < SL_TIMELINE_STAGES && t->machine_of[stage])
+        put_span(t, t->machine_of[stage], TRACK_STAGES + (uint64_t)stage, name, start_ns, end_ns,
+                 args);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -349,7 +401,7 @@ static void name_read_track(struct sl_timeline *t, uint16_t read_track) {
     if (t->named_read_tracks[read_track / 64] & bit)
         return;
     t->named_read_tracks[read_track / 64] |= bit;
-    name_track(t, TRACK_READS + (uint64_t)read_track, "reads", read_track + 1u);
+    name_track(t, PROCESS_HERE, TRACK_READS + (uint64_t)read_track, "reads", read_track + 1u);
 }
 
 void sl_timeline_read(struct sl_timeline *t, uint16_t read_track, const char *name,
@@ -359,6 +411,6 @@ void sl_timeline_read(struct sl_timeline *t, uint16_t read_track, const char *na
     pthread_mutex_lock(&t->lock);
     t->free_read_tracks[read_track / 64] |= (uint64_t)1 << (read_track % 64);
     name_read_track(t, read_track);
-    put_span(t, TRACK_READS + (uint64_t)read_track, name, start_ns, end_ns, args);
+    put_span(t, PROCESS_HERE, TRACK_READS + (uint64_t)read_track, name, start_ns, end_ns, args);
     pthread_mutex_unlock(&t->lock);
 }

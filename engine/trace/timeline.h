@@ -1,7 +1,7 @@
 /* A file that shows what happened when: steps, layers, operations, waits, and each read from disk
- * on a track of its own. Chrome's trace event format (JSON object, "traceEvents"), which Perfetto
- * and chrome://tracing open.
- * Source: Trace Event Format, Google, the sections on complete events, counters and metadata.
+ * on a track of its own; of stages on other machines their steps, in a lane for each machine.
+ * Chrome's trace event format (JSON object, "traceEvents"), which Perfetto and chrome://tracing
+ * open. Source: Trace Event Format, Google, the sections on complete events, counters and metadata.
  *
  * The file is whole JSON at any time after open: every write ends with the closing brackets, and
  * the next one begins where they were. A process that is killed loses what it gathered since the
@@ -26,6 +26,7 @@
 #define SL_TIMELINE_MEMORY_BYTES (1u << 20)   /* that open takes at most */
 #define SL_TIMELINE_ARGS         6u           /* of an event at most */
 #define SL_TIMELINE_READ_TRACKS  4096u        /* reads drawn at once */
+#define SL_TIMELINE_STAGES       32u          /* of other machines: numbers below this */
 #define SL_NO_READ_TRACK         UINT16_MAX
 
 struct sl_timeline;
@@ -47,6 +48,13 @@ void sl_timeline_close(struct sl_timeline **timeline);
 /* The calling thread's spans from now on go to a track of stage i; until then, and for good where a
  * model has one stage, to that of the steps. */
 void sl_timeline_stage(struct sl_timeline *t, uint32_t i);
+/* A stage, numbered from 0, is on another machine: a lane of that number, from 0, with that name.
+ * What the name has of quotes, backslashes and control characters is replaced. */
+void sl_timeline_machine(struct sl_timeline *t, uint32_t stage, uint32_t machine, const char *name);
+/* A span of such a stage, by this machine's clock. Nothing is drawn of a stage that no machine was
+ * given for. */
+void sl_timeline_elsewhere(struct sl_timeline *t, uint32_t stage, const char *name,
+                           uint64_t start_ns, uint64_t end_ns, const struct sl_timeline_arg *args);
 /* Something that took from start_ns to end_ns of sl_now_ns, by the thread that computes. Spans that
  * lie in each other are drawn so. args [SL_TIMELINE_ARGS]. */
 void sl_timeline_span(struct sl_timeline *t, const char *name, uint64_t start_ns, uint64_t end_ns,

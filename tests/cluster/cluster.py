@@ -5,6 +5,7 @@ Prints TAP.
 usage: cluster.py SLUICE MODEL
 
 MODEL is a small model with a chat template. Everything runs on this machine, over UNIX sockets and loopback."""
+import http.client
 import json
 import os
 import re
@@ -100,6 +101,10 @@ class Tests:
     def __init__(self, sluice, model, folder):
         self.sluice, self.model, self.folder = sluice, model, folder
         self.n = self.failed = self.numbers = 0
+        with open(sluice, "rb") as f:
+            program = f.read()
+        # Sanitizers keep what is freed for a while.
+        self.sanitized = any(name in program for name in (b"__asan_init", b"__tsan_init"))
         self.key = self.new_key("key")
         self.answers = None
 
@@ -242,13 +247,13 @@ class Tests:
 class Server:
     """A coordinator that serves HTTP."""
 
-    def __init__(self, t, *workers, options=()):
+    def __init__(self, t, *workers, options=(), within=()):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
         self.log = os.path.join(t.folder, f"server-{t.next()}.log")
         together = ["--workers", ",".join(w.at for w in workers), "--key-file", t.key] if workers else []
-        argv = [t.sluice, "serve", "-m", t.model, "--device", "cpu", "-t", "1", "--port", str(self.port), "--heat-file", "off",
+        argv = [*within, t.sluice, "serve", "-m", t.model, "--device", "cpu", "-t", "1", "--port", str(self.port), "--heat-file", "off",
                 "--parallel", "3", "-c", "512", *together, *options]
         self.p = subprocess.Popen(argv, stderr=open(self.log, "w"), stdout=subprocess.DEVNULL)
         until = time.monotonic() + LONG
@@ -282,6 +287,28 @@ class Server:
         code, body = self.get("/v1/completions", {"prompt": prompt, "max_tokens": n, "seed": seed, "temperature": 1,
                                                   "ignore_eos": True})
         return body["choices"][0]["text"] if code == 200 else f"{code}: {body}"
+
+    def stream(self, prompt, n, seed=1):
+        """(the text that came, the error that ended it or None): an answer as it is written."""
+        body = {"prompt": prompt, "max_tokens": n, "seed": seed, "temperature": 1, "ignore_eos": True, "stream": True}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/completions", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        text, ended = "", False
+        try:
+            with urllib.request.urlopen(request, timeout=LONG) as r:
+                for line in r:
+                    if line.startswith(b"data: [DONE]"):
+                        ended = True
+                    elif line.startswith(b"data: "):
+                        event = json.loads(line[6:])
+                        if "error" in event:
+                            return text, event["error"]["message"]
+                        text += "".join(c["text"] for c in event["choices"])
+        except urllib.error.HTTPError as e:
+            return text, f"{e.code}: {e.read().decode()}"
+        except (OSError, http.client.HTTPException) as e:
+            return text, f"no end: {e!r}"
+        return text, None if ended else "no end: the server closed the connection"
 
     def told(self):
         """What is made of each row of a prompt: vectors of texts, and how likely its tokens were."""
@@ -387,6 +414,37 @@ def serving(t):
     again.end()
     t.check("and all end well", [w.end() for w in workers] == [0, 0] and
             not re.search(TROUBLE, server.text() + again.text() + "".join(w.text() for w in workers)), again.text()[-1500:])
+
+
+def trace(t):
+    """A trace has a lane for each machine, on the coordinator's clock, whatever the others' clocks show."""
+    later = ["unshare", "--time", "--monotonic", "100000", "--fork", "--kill-child=TERM"]
+    others = not subprocess.run([*later, "true"], stderr=subprocess.DEVNULL).returncode
+    workers = [Worker(t, t.model, t.socket()), Worker(t, t.model, t.socket(), within=later if others else ())]
+    path = t.path("trace.json")
+    server = Server(t, *workers, options=["--trace", path])
+    server.many(3, 40)
+    code = server.end()
+    with open(path, encoding="utf-8") as f:
+        events = json.load(f)["traceEvents"]
+    lanes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    steps = {pid: [e for e in events if e["ph"] == "X" and e["name"] == "step" and e["pid"] == pid] for pid in lanes}
+    t.check("a trace has a lane for each machine", sorted(lanes.values()) == sorted(["sluice"] + [w.at[:63] for w in workers]) and code == 0 and
+            all(len(s) > 40 for s in steps.values()), f"{lanes} { {p: len(s) for p, s in steps.items()} }")
+    # On one clock a step is there after it was sent and back before it has come, but for half a round trip, and nowhere near as far off
+    # as the other's clock is.
+    first = sorted(e["ts"] + e["dur"] for e in steps[1])
+    last = max(first) + 1e6 * LONG
+    slack = max(max(abs(e["args"][k]) for e in s for k in ("to there, us", "back, us")) for p, s in steps.items() if p != 1)
+    near = all(first[0] - slack <= e["ts"] <= last for p, s in steps.items() if p != 1 for e in s)
+    passed = all(e["args"]["to there, us"] > -slack and e["args"]["back, us"] > -slack for p, s in steps.items() if p != 1 for e in s)
+    t.check("on one clock" if others else "on one clock # SKIP no time namespaces here: the clocks were the same", near and passed and slack < 1e6 * LONG,
+            f"{slack} {first[:2]} {[s[:1] for s in steps.values()]}")
+    if others:  # what unshare has started; it ends with it
+        with open(f"/proc/{workers[1].p.pid}/task/{workers[1].p.pid}/children", encoding="ascii") as f:
+            os.kill(int(f.read().split()[0]), signal.SIGTERM)
+        workers[1].p.wait(LONG)
+    t.check("and all end well", [w.end() for w in workers] == [0, 0], workers[1].text()[-800:])
 
 
 def no_layers(t):
@@ -606,6 +664,7 @@ def main():
             "planning": lambda: planning(t),
             "serving": lambda: serving(t),
             "heat": lambda: heat(t),
+            "trace": lambda: trace(t),
             "no layers": lambda: no_layers(t),
             "fetching": lambda: fetching(t),
             "losses": lambda: losses(t),

@@ -99,6 +99,44 @@ static void events_are_what_was_said(void **state) {
     json_decref(root);
 }
 
+static void machines_have_lanes(void **state) {
+    (void)state;
+    struct sl_timeline *t;
+    assert_ok(sl_timeline_open(path, 1u << 20, &t, &test_err));
+    uint64_t start = sl_now_ns();
+    char longest[200];
+    memset(longest, 'a', sizeof longest);
+    longest[sizeof longest - 1] = 0;
+    sl_timeline_elsewhere(t, 1, "step", start, start + 1000, none); /* of no machine yet */
+    sl_timeline_machine(t, 1, 0, "b\"\\\n:7070");
+    sl_timeline_machine(t, 2, 0, "b\"\\\n:7070");
+    sl_timeline_machine(t, 3, 1, longest);
+    sl_timeline_machine(t, SL_TIMELINE_STAGES, 2, "beyond");
+    sl_timeline_span(t, "step", start, start + 1000, none);
+    for (uint32_t stage = 0; stage <= SL_TIMELINE_STAGES; stage++)
+        sl_timeline_elsewhere(t, stage, "step", start + 1000 * stage, start + 9000, none);
+    sl_timeline_close(&t);
+
+    json_t *root, *list = events(&root);
+    uint32_t steps[4] = {0};
+    assert_int_equal(count(list, "X", "step"), 4);
+    assert_int_equal(count(list, "M", "process_name"), 4);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *e = json_array_get(list, i);
+        uint32_t lane = (uint32_t)number(e, "pid");
+        assert_in_range(lane, 1, 3);
+        steps[lane] += is(e, "X", "step");
+        if (is(e, "M", "process_name") && lane == 2)
+            assert_string_equal(
+                json_string_value(json_object_get(json_object_get(e, "args"), "name")),
+                "b___:7070");
+    }
+    assert_int_equal(steps[1], 1);
+    assert_int_equal(steps[2], 2);
+    assert_int_equal(steps[3], 1);
+    json_decref(root);
+}
+
 static void a_full_trace_ends(void **state) {
     (void)state;
     struct sl_timeline *t;
@@ -297,6 +335,7 @@ int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(events_are_what_was_said, make_path, drop_path),
+        cmocka_unit_test_setup_teardown(machines_have_lanes, make_path, drop_path),
         cmocka_unit_test_setup_teardown(a_full_trace_ends, make_path, drop_path),
         cmocka_unit_test_setup_teardown(whole_between_writes, make_path, drop_path),
         cmocka_unit_test_setup_teardown(a_full_disk_ends_it, make_path, drop_path),
