@@ -8,12 +8,14 @@ FUZZ_LAYER_json := server
 FUZZ_LAYER_splitter := server
 FUZZ_LAYER_wire := server
 FUZZ_LAYER_frames := cluster
+FUZZ_LAYER_handshake := net
 FUZZ_LAYER_stages := engine
 FUZZ_LAYER_routes := expert_cache
 # More libFuzzer arguments of a target, such as -max_len=4096.
 FUZZ_ARGS_gguf := -max_len=16384
 FUZZ_ARGS_grammar := -max_len=2048
 FUZZ_ARGS_http := -max_len=8192 -dict=tests/fuzz/http.dict
+FUZZ_ARGS_handshake := -max_len=2048
 FUZZ_ARGS_marks := -max_len=1024 -dict=tests/fuzz/marks.dict
 FUZZ_ARGS_schema := -max_len=4096
 FUZZ_ARGS_wire := -max_len=2048 -dict=tests/fuzz/http.dict
