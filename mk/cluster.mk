@@ -1,8 +1,8 @@
 # Several processes that have a model's layers between them.
-CLUSTER_TEST := "tests/cluster/cluster.py $(B)/sluice demo/demo.gguf"
+CLUSTER_TEST := "tests/cluster/cluster.py $(B)/sluice demo/demo.gguf" "tests/cluster/hostile.py $(B)/sluice demo/demo.gguf"
 
 .PHONY: cluster
-## make cluster             coordinators and workers: the same bits as one process, refusals, failures
+## make cluster             coordinators and workers: the same bits as one process, refusals, failures, hostile peers
 cluster: $(B)/sluice
 	$(TAP) $(CLUSTER_TEST)
 
@@ -18,6 +18,6 @@ cluster-links: $(B)/sluice
 
 CLUSTER_RUNS ?= 200
 .PHONY: cluster-faults
-## make cluster-faults      kill, stop, cut and slow machines by chance, CLUSTER_RUNS (200) times; full disks, memory cgroups
+## make cluster-faults      kill, stop, cut and slow machines by chance, CLUSTER_RUNS (200) times, or CLUSTER_EACH times each; full disks, memory cgroups
 cluster-faults: $(B)/sluice
-	tests/cluster/faults.py $(B)/sluice demo/demo.gguf --runs $(CLUSTER_RUNS)
+	tests/cluster/faults.py $(B)/sluice demo/demo.gguf $(if $(CLUSTER_EACH),--each $(CLUSTER_EACH),--runs $(CLUSTER_RUNS)) $(if $(CLUSTER_FAULTS),--only "$(CLUSTER_FAULTS)")
