@@ -278,6 +278,24 @@ static bool stopping(void *ctx) {
     return atomic_load_explicit(&e->stop, memory_order_relaxed);
 }
 
+/* Guessed rows must not be seen in what they have left: no state that every row replaces, no record
+ * of what each row chose. */
+static bool can_draft(const struct sl_engine *e) {
+    const struct sl_engine_config *c = &e->plan.config;
+    struct sl_seq_config seq = {c->kv_dtype, c->seq_source, true};
+    if (!c->draft_tokens || !c->draft_source)
+        return false;
+    if (sl_seq_shape(e->model, &seq).once_bytes) {
+        sl_warn("no tokens are drafted: the model has layers with a state that cannot go back");
+        return false;
+    }
+    if (c->record_routes) {
+        sl_warn("no tokens are drafted while routes are recorded");
+        return false;
+    }
+    return true;
+}
+
 static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *config,
                             struct sl_progress *progress, struct sl_err *err) {
     const struct sl_hparams *hp = &e->model->hp;
@@ -290,6 +308,7 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
         sl_warn("the context of %u tokens is longer than the %u that the model was trained for",
                 c->ctx_tokens, hp->n_ctx_train);
     log_plan(&e->plan);
+    e->drafts = can_draft(e);
     e->pace.stall_ns = c->max_stall_ms * 1e6;
     st = make_tables(e, err);
     if (st == SL_OK)

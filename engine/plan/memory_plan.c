@@ -102,6 +102,9 @@ static enum sl_status resolve_config(const struct sl_hparams *hp, struct sl_engi
     if (c->batch_tokens > SL_MAX_BATCH_TOKENS)
         return sl_fail(err, SL_ERR_CONFIG, "batch of %u tokens: at most %u", c->batch_tokens,
                        SL_MAX_BATCH_TOKENS);
+    if (c->draft_tokens > SL_MAX_DRAFT)
+        return sl_fail(err, SL_ERR_CONFIG, "drafts of %u tokens: at most %u", c->draft_tokens,
+                       SL_MAX_DRAFT);
     if (c->queue_max > SL_MAX_QUEUE)
         return sl_fail(err, SL_ERR_CONFIG, "queue of %u requests: at most %u", c->queue_max,
                        SL_MAX_QUEUE);
@@ -661,10 +664,11 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
     if (st != SL_OK)
         return st;
 
-    /* Generation asks for one row's logits per session. */
-    if (sl_model_has_output(slice))
-        p.n_logit_rows =
-            max_u32(c->parallel, c->batch_tokens < SL_SCORE_ROWS ? c->batch_tokens : SL_SCORE_ROWS);
+    /* Generation asks for one row's logits per session, and for those of its drafts. */
+    if (sl_model_has_output(slice)) {
+        uint32_t most = max_u32(c->parallel * (1 + c->draft_tokens), SL_SCORE_ROWS);
+        p.n_logit_rows = most < c->batch_tokens ? most : c->batch_tokens;
+    }
     struct sl_layer_needs needs = sl_layer_needs(slice);
     p.limits = (struct sl_device_limits){
         .max_tok = c->batch_tokens,

@@ -51,6 +51,7 @@ struct sl_engine {
     struct sl_prefix_tree *prefixes;
     struct sl_prefix_ram *ram; /* NULL: the pool's pages are in RAM themselves, or none was given */
     struct sl_prefix_disk *disk; /* NULL: prefixes are kept in memory only */
+    bool drafts;                 /* tokens are drafted and verified: drafts.c */
     struct sl_sampler_space space;
     struct sl_pipeline *pipeline;
     struct sl_micro_batch *micro_batches; /* [n_micro_batches] */
@@ -163,8 +164,9 @@ void sl_sessions_finish_all(struct sl_engine *e, enum sl_finish_reason reason, e
 void sl_sessions_sweep(struct sl_engine *e);
 /* Nothing can run any more. */
 void sl_engine_break_down(struct sl_engine *e, enum sl_status st, const struct sl_err *err);
-/* Picks the next token from a row of logits and offers it to the sink. */
-void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row);
+/* Picks the next token from a row of logits and offers it to the sink. False: the session has ended
+ * and is gone. */
+bool sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row);
 /* Offers the pending token. False: the session has ended and is gone. */
 bool sl_session_offer(struct sl_engine *e, struct sl_session *s);
 /* Takes the session out of its slot and gives its pages back. */
@@ -209,6 +211,12 @@ bool sl_steps_wanted(const struct sl_engine *e);
 bool sl_steps_start(struct sl_engine *e);
 /* Ends those that are done. False: there was none. */
 bool sl_steps_end(struct sl_engine *e);
+/* drafts.c: which sessions' drafts go into the step being built, after sl_share_rows(); none where
+ * rows are kept. */
+void sl_drafts_share(struct sl_engine *e, bool keep_all);
+/* Was the token that the session took last the one that stands at i in its draft, and does it go
+ * on? Then the draft's row is one of its history. */
+bool sl_draft_take(struct sl_engine *e, struct sl_session *s, uint32_t i);
 /* prompt_rows.c. Rows [first, first + n) of the micro-batch's step, which kept all and is the last
  * that was sent: logits [n, n_vocab] or hidden states [n, n_embd], until the next call. n is at
  * most sl_kept_rows_most(). */

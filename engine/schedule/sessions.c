@@ -49,6 +49,8 @@ void sl_session_finish(struct sl_engine *e, struct sl_session *s, enum sl_finish
                                    .n_prompt = s->n_prompt,
                                    .n_predicted = sl_session_predicted(s),
                                    .n_cached = s->n_cached,
+                                   .n_draft = s->n_drafted,
+                                   .n_draft_accepted = s->n_draft_accepted,
                                    .experts = s->use};
     if (text)
         sl_fail(&result.err, status, "%s", text);
@@ -205,12 +207,12 @@ static void choose_forced(struct sl_engine *e, struct sl_session *s, const struc
 }
 
 /* Picks the next token from a row of logits and offers it. */
-void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row) {
+bool sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row) {
     struct sl_token *t = &s->pending;
     double lse = 0;
     if (s->req->prompt_only) {
         sl_session_finish(e, s, SL_FINISH_LENGTH, SL_OK, NULL);
-        return;
+        return false;
     }
     t->n_top = 0;
     t->logprob = 0;
@@ -235,11 +237,11 @@ void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct s
                               : "no token can be chosen: the model's logits are not "
                                 "finite (damaged weights?), or "
                                 "logit_bias forbids every token");
-        return;
+        return false;
     }
     t->id = id;
     if (s->req->logprobs)
         t->logprob = (float)((double)logit - lse);
     t->eog = sl_session_is_eog(s, id);
-    sl_session_offer(e, s);
+    return sl_session_offer(e, s);
 }

@@ -18,6 +18,11 @@ static bool needs_logits(const struct sl_session *s) {
     return s->req->logprobs || !sl_sampling_is_largest(&s->sampler.set);
 }
 
+static void add_out(struct sl_step *step, const struct sl_session *s) {
+    sl_step_add_out(step, sl_sampling_sums_at(&s->sampler.set, s->req->logprobs));
+    step->only_largest = step->only_largest && !needs_logits(s);
+}
+
 /* Adds the rows of the sessions that generate, or of those that do not. */
 static enum sl_status add_rows(struct sl_engine *e, struct sl_micro_batch *l, bool decode) {
     struct sl_step *step = &l->step;
@@ -25,10 +30,11 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_micro_batch *l, bo
         struct sl_session *s = e->slots[i];
         if (!s || !s->step_rows || sl_session_decodes(s) != decode)
             continue;
-        uint32_t end = s->n_fed + s->step_rows;
-        l->shares[i] = (struct sl_micro_batch_share){s, step->n_rows, s->step_rows, UINT32_MAX};
+        uint32_t end = s->n_fed + s->step_rows, drafts = s->step_drafts;
+        l->shares[i] = (struct sl_micro_batch_share){s, step->n_rows, s->step_rows + drafts, drafts,
+                                                     UINT32_MAX};
         sl_session_pass(e, s);
-        enum sl_status st = sl_slot_reserve(e, s->slot, &s->held, end);
+        enum sl_status st = sl_slot_reserve(e, s->slot, &s->held, end + drafts);
         if (st != SL_OK)
             return st;
         for (uint32_t pos = s->n_fed; pos < end; pos++)
@@ -37,18 +43,22 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_micro_batch *l, bo
             l->shares[i].out = end == s->n_history ? 0 : UINT32_MAX; /* see end_step */
         } else if (end == s->n_history) {
             l->shares[i].out = step->n_out;
-            sl_step_add_out(step, sl_sampling_sums_at(&s->sampler.set, s->req->logprobs));
-            step->only_largest = step->only_largest && !needs_logits(s);
+            add_out(step, s);
+        }
+        for (uint32_t j = 0; j < drafts; j++) {
+            sl_step_add_row(e, step, s->slot, end + j, s->draft[j]);
+            add_out(step, s);
         }
     }
     return SL_OK;
 }
 
-/* Rows are fed when their step is sent, and from then on no longer to do. */
+/* Rows are fed when their step is sent, and from then on no longer to do; a draft's when its token
+ * has turned out to follow (sl_draft_take). */
 static void mark_fed(struct sl_engine *e, const struct sl_micro_batch *l) {
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         if (l->shares[i].s)
-            l->shares[i].s->n_fed += l->shares[i].rows;
+            l->shares[i].s->n_fed += l->shares[i].rows - l->shares[i].drafts;
 }
 
 /* ---- which sessions ---- */
@@ -149,11 +159,11 @@ static void step_failed(struct sl_engine *e, struct sl_micro_batch *l) {
             sl_session_finish(e, l->shares[i].s, SL_FINISH_ERROR, l->status, l->err.text);
 }
 
-/* Ends the sessions of which a row was lost. */
+/* Ends the sessions of which a row was lost. A draft's is none that anybody needs. */
 static void finish_failed(struct sl_engine *e, struct sl_micro_batch *l) {
     for (uint32_t i = 0; i < e->plan.config.parallel && l->step.n_failed; i++) {
         struct sl_micro_batch_share *a = &l->shares[i];
-        if (a->s && memchr(l->step.failed + a->first, 1, a->rows))
+        if (a->s && memchr(l->step.failed + a->first, 1, a->rows - a->drafts))
             sl_session_finish(e, a->s, SL_FINISH_ERROR, SL_ERR_IO, l->err.text);
     }
 }
@@ -164,7 +174,7 @@ static void publish(struct sl_engine *e, const struct sl_micro_batch *l) {
         const struct sl_micro_batch_share *a = &l->shares[i];
         if (!a->s)
             continue;
-        a->s->n_kv += a->rows;
+        a->s->n_kv += a->rows - a->drafts;
         sl_session_publish(e, a->s);
     }
 }
@@ -196,6 +206,22 @@ static bool last_kept(struct sl_engine *e, const struct sl_micro_batch *l,
     return false;
 }
 
+/* A token was chosen: as long as it is the one that was drafted, the row behind it is the next
+ * one's, and the token after it is chosen from that. Each is chosen and offered as it would have
+ * been after a step of its own. */
+static void sample_drafts(struct sl_engine *e, struct sl_micro_batch *l, uint32_t slot) {
+    const struct sl_micro_batch_share *a = &l->shares[slot];
+    uint32_t first = a->first + a->rows - a->drafts;
+    for (uint32_t i = 0; i < a->drafts; i++) {
+        struct sl_session *s = a->s;
+        if (l->step.failed[first + i] || !sl_draft_take(e, s, i))
+            return;
+        struct sl_logits row = row_of(l, a->out + 1 + i, e->space.n_vocab);
+        if (!sl_session_sample(e, s, &row))
+            return;
+    }
+}
+
 static void step_done(struct sl_engine *e, struct sl_micro_batch *l) {
     uint64_t now = sl_now_ns();
     for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
@@ -220,7 +246,8 @@ static void step_done(struct sl_engine *e, struct sl_micro_batch *l) {
             row = row_of(l, a->out, e->space.n_vocab);
         else if (!s->req->prompt_only && !last_kept(e, l, a, &row))
             continue;
-        sl_session_sample(e, s, &row);
+        if (sl_session_sample(e, s, &row))
+            sample_drafts(e, l, i);
     }
 }
 
@@ -302,6 +329,7 @@ bool sl_steps_start(struct sl_engine *e) {
     l->start_ns = sl_now_ns();
     choose(e, l);
     sl_share_rows(e, l->n_elsewhere);
+    sl_drafts_share(e, l->step.keep_all);
     l->step.only_largest = !l->step.keep_all;
     enum sl_status st = add_rows(e, l, true);
     l->step.n_decode = l->step.n_rows;

@@ -5,6 +5,7 @@
 #define SL_ENGINE_SESSION_H
 
 #include "common/siphash.h"
+#include "engine/types/config.h"
 #include "engine/types/request.h"
 #include "engine/sample/sampler.h"
 #include "engine/session/session_state.h"
@@ -55,9 +56,14 @@ struct sl_session {
     bool load_failed;           /* a page could not be copied in: no more are asked for */
     enum sl_status page_status; /* not SL_OK: its pages are uncertain, it ends before the step */
     bool chosen;                /* for the step being built */
-    uint32_t step_rows;         /* rows in it */
-    uint64_t parked_ns;         /* since when: PARKED, SWAPPED */
-    bool first_done;            /* the prompt has been processed once */
+    uint32_t step_rows;         /* rows in it, of the history */
+    uint32_t step_drafts;       /* rows in it behind those, of draft */
+    uint32_t n_draft; /* tokens that are guessed to follow the history of draft_at tokens */
+    uint32_t draft_at;
+    uint32_t draft[SL_MAX_DRAFT];
+    uint32_t n_drafted, n_draft_accepted; /* verified so far; of them: they did follow */
+    uint64_t parked_ns;                   /* since when: PARKED, SWAPPED */
+    bool first_done;                      /* the prompt has been processed once */
 
     struct sl_sampler sampler;
     struct sl_token pending; /* sampled, offered, not yet accepted */

@@ -149,6 +149,19 @@ struct sl_host_config {
     double ram_bytes_per_s, disk_bytes_per_s;
 };
 
+/* Tokens that may be drafted for a session at once: they are verified in one step with the row that
+ * it has anyway. */
+#define SL_MAX_DRAFT 4u
+
+/* For tests: proposes tokens in the place of the model's own layers. Called on the scheduler's
+ * thread. */
+struct sl_draft_source {
+    /* Writes up to most tokens that may follow history [n_history]; returns how many. Tokens that
+     * do not follow cost time alone. */
+    uint32_t (*propose)(const struct sl_draft_source *s, const uint32_t *history,
+                        uint32_t n_history, uint32_t most, uint32_t *out_ids);
+};
+
 struct sl_engine_config {
     uint32_t n_threads;        /* 0 = all CPUs */
     uint32_t ctx_tokens;       /* most tokens of one session, prompt and answer; 0 = the model's, at
@@ -158,6 +171,8 @@ struct sl_engine_config {
     uint32_t queue_max;        /* requests waiting at most; 0 = 256 */
     uint32_t max_stall_ms;     /* prompt rows beside generated ones are limited so that a step
                                   ends within this time, but to no less than 8; 0 = 300 */
+    uint32_t draft_tokens;     /* drafted at once for a session at most, SL_MAX_DRAFT at most; 0 =
+                                  none */
     uint64_t cache_ram_bytes;  /* KV pages for repeated prompts, beyond those that running sessions
                                   may need (of which idle ones serve too); SL_CACHE_RAM_AUTO = what
                                   the budget can spare */
@@ -228,6 +243,7 @@ struct sl_engine_config {
     const struct sl_seq_source *seq_source;       /* for tests: one more store of each layer
                                                      (seq_state.h); NULL = none; borrowed until
                                                      destroy */
+    const struct sl_draft_source *draft_source; /* for tests; NULL = none; borrowed until destroy */
 };
 
 /* Loading: done of total bytes. Returning false cancels the load. May be called from any thread. */

@@ -105,6 +105,7 @@ struct sl_gen_result {
     struct sl_err err;
     uint32_t n_prompt, n_predicted;
     uint32_t n_cached;                        /* of n_prompt: those found in the prefix cache */
+    uint32_t n_draft, n_draft_accepted;       /* tokens that were drafted; of them: in the answer */
     uint64_t queue_ns, prefill_ns, decode_ns; /* wall clock of this request */
     struct sl_expert_use experts;
 };
