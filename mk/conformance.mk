@@ -15,7 +15,7 @@ define conf_rule
 $(B)/$(1:%.c=%): $(1) $(B)/tests/conformance/conformance.o $(CONF_LIBS)
 	@mkdir -p $$(@D)
 	$$(call say,cc)
-	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $(B)/tests/conformance/conformance.o $(CONF_LIBS) -lcmocka -lm -lpthread
+	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) $(TEST_LDFLAGS) -o $$@ $(1) $(B)/tests/conformance/conformance.o $(CONF_LIBS) -lcmocka -lm -lpthread
 endef
 $(foreach t,$(CONF_SRC),$(eval $(call conf_rule,$(t))))
 

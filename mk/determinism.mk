@@ -7,7 +7,7 @@ define det_rule
 $(B)/$(1:%.c=%): $(1) $(call card,$(1)) $(DET_LIBS)
 	@mkdir -p $$(@D)
 	$$(call say,cc)
-	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $(call card,$(1)) $(DET_LIBS) -lcmocka $(LDLIBS)
+	$(CC) $(CFLAGS_all) $(TEST_CFLAGS_$(MODE)) $(LDFLAGS_$(MODE)) $(TEST_LDFLAGS) -o $$@ $(1) $(call card,$(1)) $(DET_LIBS) -lcmocka $(LDLIBS)
 endef
 $(foreach t,$(DET_SRC),$(eval $(call det_rule,$(t))))
 

@@ -14,7 +14,7 @@ define fault_rule
 $(B)/$(1:%.c=%): $(1) $(call card,$(1)) $(FAULT_LIBS)
 	@mkdir -p $$(@D)
 	$$(call say,cc)
-	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) $(addprefix -Wl$(comma)--wrap=,$(WRAP_$(notdir $(1:%.c=%)))) -o $$@ $(1) $(call card,$(1)) $(FAULT_LIBS) -lcmocka $(LDLIBS)
+	$(CC) $(CFLAGS_all) $(TEST_CFLAGS_$(MODE)) $(LDFLAGS_$(MODE)) $(TEST_LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(WRAP_$(notdir $(1:%.c=%)))) -o $$@ $(1) $(call card,$(1)) $(FAULT_LIBS) -lcmocka $(LDLIBS)
 endef
 comma := ,
 $(foreach t,$(FAULT_SRC),$(eval $(call fault_rule,$(t))))

@@ -40,7 +40,7 @@ $(B)/tests/fuzz/fuzz_$(1): tests/fuzz/fuzz_$(1).c $(foreach l,$(call closure,$(c
 $(B)/tests/fuzz/replay_$(1): tests/fuzz/fuzz_$(1).c tests/fuzz/replay_main.c $(foreach l,$(call closure,$(call fuzz_layer,$(1))),$(B)/lib/libsl_$(l).a)
 	@mkdir -p $$(@D)
 	$$(call say,cc)
-	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) -o $$@ $$< tests/fuzz/replay_main.c $$(call link_libs,$(call closure,$(call fuzz_layer,$(1)))) $(LDLIBS)
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) $(TEST_LDFLAGS) -o $$@ $$< tests/fuzz/replay_main.c $$(call link_libs,$(call closure,$(call fuzz_layer,$(1)))) $(LDLIBS)
 .PHONY: fuzz-run-$(1)
 fuzz-run-$(1): $(B)/tests/fuzz/fuzz_$(1)
 	@mkdir -p build/fuzz/corpus/$(1) build/fuzz/found

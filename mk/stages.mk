@@ -15,7 +15,7 @@ BYTES_LIBS := $(call link_libs,$(call closure,engine))
 $(BYTES_BIN): $(B)/%_by_bytes: %.c $(BYTES_OBJ) $(B)/tests/support/card.o $(BYTES_LIBS)
 	@mkdir -p $(@D)
 	$(call say,cc)
-	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -DSTAGES_BEHIND_BYTES -Wl,--wrap=sl_engine_create -o $@ $< $(BYTES_OBJ) $(if $(findstring test_device,$<),$(B)/tests/support/card.o) $(BYTES_LIBS) -lcmocka $(LDLIBS)
+	$(CC) $(CFLAGS_all) $(TEST_CFLAGS_$(MODE)) $(LDFLAGS_$(MODE)) $(TEST_LDFLAGS) -DSTAGES_BEHIND_BYTES -Wl,--wrap=sl_engine_create -o $@ $< $(BYTES_OBJ) $(if $(findstring test_device,$<),$(B)/tests/support/card.o) $(BYTES_LIBS) -lcmocka $(LDLIBS)
 
 .PHONY: stages
 ## make stages              tests of the engine once more, with each stage reached by messages in bytes alone

@@ -44,6 +44,9 @@ static void planned(void **state) {
             shown += strcmp(p.rows[i].what, "KV cache") == 0 ? p.rows[i].bytes : 0;
         assert_in_range(p.kv_bytes, full / 2, full / 100 * 55);
         assert_int_equal(shown, p.kv_bytes);
+        printf("figure: gpt-oss-20b's layers, 32,768 positions, --parallel %u: %.1f %% of full "
+               "caches' bytes planned\n",
+               parallel, 100.0 * (double)p.kv_bytes / (double)full);
         c.cache_ram_bytes = full; /* pages for texts that may come again do not go beyond that */
         assert_ok(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err));
         assert_true(p.cache_pages && p.kv_bytes <= full / 100 * 55 + full);
@@ -83,6 +86,8 @@ static void allocated(void **state) {
         assert_int_equal(e->plan.kv_bytes, e->stages[0].kv.data_bytes +
                                                (n_cards > 1 ? e->stages[1].kv.data_bytes : 0));
         assert_in_range(e->plan.kv_bytes, full / 2, full / 100 * 55);
+        printf("figure: the same with smaller heads, allocated on %u device%s: %.1f %%\n", n_cards,
+               n_cards > 1 ? "s" : "", 100.0 * (double)e->plan.kv_bytes / (double)full);
         sl_engine_destroy(&e);
     }
     close_model(&m);
