@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Two processes with a model's layers between them, over TLS on this machine's loopback, beside one process that has them all:
-decode and prefill, in turns, each the best of its turns; and what the hand-overs add to a token. All compute with one thread.
+decode and prefill, in turns, each the best of its turns; what the hand-overs add to a token; and what a hand-over takes, by the
+times in a trace: half of what a step's rows need there and back beyond its computing. All compute with one thread.
 With one sequence the two processes work by turns, so decode should be the same but for the hand-overs; slices of a prompt
 pass through both at once, so prefill may be up to twice as fast.
 
@@ -31,6 +32,19 @@ def measure(sluice, model, *where):
     return rate[f"pp{PROMPT}"], rate[f"tg{ANSWER}"]
 
 
+def hops(sluice, model, folder, *where):
+    """Microseconds of a hop, a token's rows and what goes with them: (the median, what one in twenty is above)."""
+    path = os.path.join(folder, "trace.json")
+    argv = [sluice, "bench", "-m", model, "-p", "0", "-n", str(4 * ANSWER), "-r", "1", "--experts", "resident", "--heat-file", "off", "-t", "1",
+            "--trace", path, *where]
+    subprocess.run(argv, capture_output=True, check=True)
+    with open(path, encoding="utf-8") as f:
+        events = json.load(f)["traceEvents"]
+    took = sorted((e["args"]["to there, us"] + e["args"]["back, us"]) / 2 for e in events
+                  if e["name"] == "step" and e["pid"] != 1 and e["args"]["rows"] == 1)
+    return took[len(took) // 2], took[len(took) * 19 // 20]
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("sluice")
@@ -49,10 +63,11 @@ def main():
             one = measure(sluice, model, "--device", "cpu")
             two = measure(sluice, model, "--device", "cpu", "--workers", w.at, "--key-file", t.key, "--split", a.split)
             turns.append((*one, *two))
+        p50, p95 = hops(sluice, model, folder, "--device", "cpu", "--workers", w.at, "--key-file", t.key, "--split", a.split)
         w.end()
     p1, d1, p2, d2 = (max(column) for column in zip(*turns))
     result = {"one_process": {"prefill_ts": p1, "decode_ts": d1}, "two_processes": {"prefill_ts": p2, "decode_ts": d2},
-              "prefill_ratio": p2 / p1, "decode_ratio": d2 / d1, "added_us_a_token": (1 / d2 - 1 / d1) * 1e6, "turns": turns}
+              "prefill_ratio": p2 / p1, "decode_ratio": d2 / d1, "added_us_a_token": (1 / d2 - 1 / d1) * 1e6, "hop_us": {"p50": p50, "p95": p95}, "turns": turns}
     if a.json:
         print(json.dumps(result, indent=2))
         return
@@ -60,6 +75,7 @@ def main():
     print(f"| prefill {PROMPT}, tokens/s | {p1:.1f} | {p2:.1f} | {p2 / p1:.3f} |")
     print(f"| decode, tokens/s | {d1:.2f} | {d2:.2f} | {d2 / d1:.3f} |")
     print(f"\nA token of two processes takes {result['added_us_a_token']:.0f} us more: two hand-overs.")
+    print(f"A hop of one row: {p50:.0f} us in the median, one in twenty takes more than {p95:.0f}.")
 
 
 if __name__ == "__main__":

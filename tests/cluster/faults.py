@@ -172,7 +172,8 @@ class Soak:
     def wrong_of(self, what, answers):
         """What is wrong with answers: each is the whole, or a beginning of it and an error that names who is lost."""
         def may_be(error):
-            return "is lost" in str(error) or (error and what == "kill coordinator")
+            # One that comes while the worker is away is refused with what the last try to reach it said.
+            return "is lost" in str(error) or "peer_lost" in str(error) or (error and what == "kill coordinator")
 
         for (got, error), (whole, _) in zip(answers, self.alone):
             if not error and got == whole:
