@@ -48,8 +48,8 @@ def options():
 
 
 def measure(o, t, n):
-    """As once(), and once more where the kernel had not taken back a ring's buffers when bench measured the RAM after the engine's end:
-    with --prefix chrt its own threads come late."""
+    """As once(), and once more, with a line that says so, where the process was killed for memory: why that happens now and then is
+    not known."""
     return once(o, t, n) or once(o, t, n) or sys.exit(f"{n} machines: killed twice in {o.limit} MiB")
 
 
