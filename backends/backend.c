@@ -46,7 +46,7 @@ bool sl_device_has_op(const struct sl_device *d, enum sl_op op) {
 
 static bool takes_kv(enum sl_op op) {
     return op == SL_OP_kv_write || op == SL_OP_attention || op == SL_OP_latent_write ||
-           op == SL_OP_latent_attention;
+           op == SL_OP_latent_attention || op == SL_OP_index_choose || op == SL_OP_chosen_attention;
 }
 
 /* " for weights of type Q4_K": what of a need the device may lack. */
@@ -985,28 +985,90 @@ enum sl_status sl_op_latent_write(struct sl_device *d, const struct sl_op_latent
     return submit_latent_write(d, a);
 }
 
+/* How long the rows' sequences are. */
+static enum sl_status check_lengths(const struct sl_device *d, const char *op,
+                                    const uint32_t *row_len, uint32_t n_tok, uint32_t max_pages) {
+    for (uint32_t t = 0; can_look(d) && t < n_tok; t++)
+        if (!row_len[t] || row_len[t] > (uint64_t)max_pages * SL_KV_PAGE_TOKENS)
+            return INVALID("%s: row %u has %u positions; 1 to %u pages of %u", op, t, row_len[t],
+                           max_pages, SL_KV_PAGE_TOKENS);
+    return SL_OK;
+}
+
+static enum sl_status check_latent_heads(const struct sl_device *d, const char *op,
+                                         const struct sl_latent_view *kv, uint32_t n_heads) {
+    uint64_t dim = (uint64_t)kv->n_latent + kv->n_rot;
+    if (!n_heads || n_heads > d->limits.max_heads || dim > d->limits.max_head_dim)
+        return INVALID("%s: %u heads of %llu elements; the device was configured for %u of %u", op,
+                       n_heads, (unsigned long long)dim, d->limits.max_heads,
+                       d->limits.max_head_dim);
+    return SL_OK;
+}
+
 enum sl_status sl_op_latent_attention(struct sl_device *d, const struct sl_op_latent_attention *a) {
     SL_TRY(check_rows(d, "latent_attention", a->n_tok, a->n_decode));
     SL_TRY(check_latents(d, "latent_attention", &a->kv));
     if (!a->n_tok)
         return SL_OK;
-    if (!a->q || !a->y || !a->page_table || !a->row_seq || !a->row_len || !a->max_pages ||
-        !a->n_heads)
+    if (!a->q || !a->y || !a->page_table || !a->row_seq || !a->row_len || !a->max_pages)
         return INVALID("latent_attention: a NULL or empty argument");
-    uint64_t dim = (uint64_t)a->kv.n_latent + a->kv.n_rot;
-    if (a->n_heads > d->limits.max_heads || dim > d->limits.max_head_dim)
-        return INVALID("latent_attention: %u heads of %llu elements; the device was configured for "
-                       "%u of %u",
-                       a->n_heads, (unsigned long long)dim, d->limits.max_heads,
-                       d->limits.max_head_dim);
+    SL_TRY(check_latent_heads(d, "latent_attention", &a->kv, a->n_heads));
     if (!isfinite(a->scale))
         return INVALID("latent_attention: scale %g", (double)a->scale);
-    if (can_look(d))
-        for (uint32_t t = 0; t < a->n_tok; t++)
-            if (!a->row_len[t] || a->row_len[t] > (uint64_t)a->max_pages * SL_KV_PAGE_TOKENS)
-                return INVALID("latent_attention: row %u has %u positions; 1 to %u pages of %u", t,
-                               a->row_len[t], a->max_pages, SL_KV_PAGE_TOKENS);
+    SL_TRY(check_lengths(d, "latent_attention", a->row_len, a->n_tok, a->max_pages));
     return submit_latent_attention(d, a);
+}
+
+enum sl_status sl_op_hadamard(struct sl_device *d, const struct sl_op_hadamard *a) {
+    SL_TRY(check_rows(d, "hadamard", 1, 0));
+    if (!a->n || (a->n & (a->n - 1)) != 0)
+        return INVALID("hadamard: rows of %u elements: must be a power of two", a->n);
+    if (!a->n_rows)
+        return SL_OK;
+    if (!a->x)
+        return INVALID("hadamard: a NULL argument");
+    return submit_hadamard(d, a);
+}
+
+enum sl_status sl_op_index_choose(struct sl_device *d, const struct sl_op_index_choose *a) {
+    SL_TRY(check_rows(d, "index_choose", a->n_tok, a->n_decode));
+    SL_TRY(check_latents(d, "index_choose", &a->keys));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->q || !a->w || !a->chosen || !a->page_table || !a->row_seq || !a->row_len ||
+        !a->max_pages || !a->n_top)
+        return INVALID("index_choose: a NULL or empty argument");
+    SL_TRY(check_latent_heads(d, "index_choose", &a->keys, a->n_heads));
+    if ((uint64_t)a->max_pages * SL_KV_PAGE_TOKENS > d->limits.max_scores)
+        return INVALID("index_choose: %u pages of %u positions; the device was configured for %u "
+                       "positions",
+                       a->max_pages, SL_KV_PAGE_TOKENS, d->limits.max_scores);
+    SL_TRY(check_lengths(d, "index_choose", a->row_len, a->n_tok, a->max_pages));
+    return submit_index_choose(d, a);
+}
+
+enum sl_status sl_op_chosen_attention(struct sl_device *d, const struct sl_op_chosen_attention *a) {
+    SL_TRY(check_rows(d, "chosen_attention", a->n_tok, a->n_decode));
+    SL_TRY(check_latents(d, "chosen_attention", &a->kv));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->q || !a->y || !a->chosen || !a->page_table || !a->row_seq || !a->row_len ||
+        !a->max_pages || !a->n_top)
+        return INVALID("chosen_attention: a NULL or empty argument");
+    SL_TRY(check_latent_heads(d, "chosen_attention", &a->kv, a->n_heads));
+    if (!isfinite(a->scale))
+        return INVALID("chosen_attention: scale %g", (double)a->scale);
+    SL_TRY(check_lengths(d, "chosen_attention", a->row_len, a->n_tok, a->max_pages));
+    for (uint32_t t = 0; can_look(d) && t < a->n_tok; t++) {
+        uint32_t n = a->row_len[t] < a->n_top ? a->row_len[t] : a->n_top;
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t at = a->chosen[(size_t)t * a->n_top + i];
+            if (at >= a->row_len[t])
+                return INVALID("chosen_attention: row %u chooses position %u of %u", t, at,
+                               a->row_len[t]);
+        }
+    }
+    return submit_chosen_attention(d, a);
 }
 
 static enum sl_status check_channel(const struct sl_device *d, const char *op, bool complete,

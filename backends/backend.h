@@ -494,6 +494,46 @@ struct sl_op_latent_attention {
     float scale;
 };
 
+/* x[t,:] = H x[t,:] / sqrt(n) in place, H the n x n Hadamard matrix in Sylvester's order: for steps
+ * s = 1, 2, 4, ... below n the pairs i, i + s become their sum and their difference, then all are
+ * multiplied by 1/sqrt(n), rounded once. Two vectors that both go through it keep their dot
+ * product, and large elements are spread over all. x [n_rows, n] contiguous; n a power of two. */
+struct sl_op_hadamard {
+    float *x;
+    uint32_t n_rows, n;
+};
+
+/* Which positions a row attends to: of the positions j < row_len[t] of its sequence the n_top of
+ * the highest scores s[t,j] = sum_h w[t,h] * max(q[t,h,:].k[j,:], 0) or all of them where there are
+ * no more. Of equal scores the lower position goes first; -0 equals 0, and what is not a number is
+ * below all numbers. chosen[t, 0 .. min(n_top, row_len[t])) are the positions in ascending order;
+ * what is behind them is not written. Dot products are as in sl_op_attention, with a scale of 1 (a
+ * positive one would change no order); the sum is a chain of fused multiply-adds from 0 on, h
+ * ascending. So a row's choice depends on nothing but its own sequence. keys: n_rot 0, one row of
+ * n_latent elements per position; q [n_tok, n_heads, n_latent], w [n_tok, n_heads], chosen [n_tok,
+ * n_top]; page_table, row_seq and row_len as in sl_op_attention. Source: DeepSeek-AI 2025,
+ * "DeepSeek-V3.2", section 2.1 (lightning indexer). */
+struct sl_op_index_choose {
+    struct sl_latent_view keys;
+    const float *q, *w;
+    uint32_t *chosen;
+    const uint32_t *page_table, *row_seq, *row_len;
+    uint32_t n_tok, n_decode, n_heads, max_pages, n_top;
+};
+
+/* sl_op_latent_attention over chosen positions alone: row t over chosen[t, 0 .. n), n = min(n_top,
+ * row_len[t]), ascending, in the order of operations that it would have if these were positions 0
+ * to n of a sequence. So rows that have no more than n_top get the same bits as there. */
+struct sl_op_chosen_attention {
+    struct sl_latent_view kv;
+    const float *q;
+    float *y;
+    const uint32_t *chosen;
+    const uint32_t *page_table, *row_seq, *row_len;
+    uint32_t n_tok, n_decode, n_heads, max_pages, n_top;
+    float scale;
+};
+
 /* y[i] = gelu(gate[i]) * up[i]; y may be gate. gelu(x) = x / (1 + exp(-2 c)), c = sqrt(2/pi) * (x +
  * 0.044715 x^3): the tanh form (Hendrycks and Gimpel 2016), of which x (1 + tanh c) / 2 is another
  * way to write it. */
@@ -622,8 +662,9 @@ enum sl_fused {
 /* What arguments an op will come with, as far as a device may lack it for them. */
 struct sl_op_need {
     enum sl_op op;
-    enum sl_dtype dtype;             /* embed, matmul, head_matmul, moe: of weights; kv_write,
-                                        attention, latent_*: of KV; else SL_DTYPE_COUNT */
+    enum sl_dtype
+        dtype;                       /* embed, matmul, head_matmul, moe: of weights; kv_write,
+                                        attention, latent_*, index_choose, chosen_attention: of KV; else SL_DTYPE_COUNT */
     uint32_t head_dim_k, head_dim_v; /* kv_write, attention, delta_rule; latent_*: n_latent +
                                         n_rot and n_latent; else 0 */
     bool biases;                     /* moe: of gate, up and down */
@@ -645,6 +686,7 @@ struct sl_device_limits {
     uint32_t max_heads;    /* of sl_op_attention, and of sl_op_latent_attention, */
     uint32_t max_head_dim; /* with n_latent + n_rot */
     uint32_t max_head_n;   /* n_in and n_out of sl_op_head_matmul */
+    uint32_t max_scores;   /* positions of a row of sl_op_index_choose; 0: it is not called */
 };
 
 enum sl_device_kind {

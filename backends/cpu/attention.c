@@ -24,7 +24,9 @@ static size_t lay_out(struct sl_cpu_attn_scratch *m, char *base,
     PLACE(state, tok * heads * 2);
     PLACE(rows, tok);
     PLACE(tiles, tok);
+    size_t gathered = sl_cpu_attention_gather_bytes(limits->max_head_dim);
     m->thread_bytes = sl_cpu_attention_tile_bytes(limits->max_head_dim);
+    m->thread_bytes = m->thread_bytes > gathered ? m->thread_bytes : gathered;
     PLACE(thread, n_threads * m->thread_bytes);
 #undef PLACE
     return at;
@@ -39,23 +41,30 @@ uint64_t sl_cpu_attention_scratch_bytes(const struct sl_device_limits *limits, u
  * KV head, go as tiles: from here on these are faster although lanes stay empty (measured). */
 #define MIN_LANES 24u
 
-static uint32_t run_length(const struct sl_op_attention *a, uint32_t t) {
+/* Rows of one sequence that leave out no position; each of the others goes alone. */
+static uint32_t run_length(const struct sl_op_attention *a, const struct sl_cpu_attn_choice *choice,
+                           uint32_t t) {
     uint32_t n = 1;
-    while (t + n < a->n_tok && a->row_seq[t + n] == a->row_seq[t])
+    if (sl_cpu_attn_chooses(a, choice, t))
+        return n;
+    while (t + n < a->n_tok && a->row_seq[t + n] == a->row_seq[t] &&
+           !sl_cpu_attn_chooses(a, choice, t + n))
         n++;
     return n;
 }
 
-static void run(struct sl_cpu *cpu, const struct sl_op_attention *a, size_t v_row_bytes) {
+static void run(struct sl_cpu *cpu, const struct sl_op_attention *a, size_t v_row_bytes,
+                struct sl_cpu_attn_choice choice) {
     struct sl_cpu_attn_scratch mem;
     uint32_t n_threads = sl_pool_n_threads(cpu->pool), n_kv = a->kv.n_kv_heads;
     uint32_t group = a->n_heads / n_kv, n_rows = 0, n_tiles = 0, n_tile_rows = 0;
     lay_out(&mem, cpu->scratch, &cpu->base.limits, n_threads);
     mem.k_row_bytes = sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_k);
     mem.v_row_bytes = v_row_bytes;
+    mem.choice = choice;
 
     for (uint32_t t = 0, n; t < a->n_tok; t += n) {
-        n = run_length(a, t);
+        n = run_length(a, &choice, t);
         n_tile_rows += cpu->k.tile_qk && n > 1 && n * group >= MIN_LANES ? n : 0;
     }
     /* Large tiles convert K and V less often, small ones keep more threads busy. */
@@ -66,7 +75,7 @@ static void run(struct sl_cpu *cpu, const struct sl_op_attention *a, size_t v_ro
     rows_per_tile = rows_per_tile ? rows_per_tile : 1;
 
     for (uint32_t t = 0, n; t < a->n_tok; t += n) {
-        n = run_length(a, t);
+        n = run_length(a, &choice, t);
         if (!cpu->k.tile_qk || n == 1 || n * group < MIN_LANES) {
             for (uint32_t r = t; r < t + n; r++)
                 mem.rows[n_rows++] = r;
@@ -81,13 +90,14 @@ static void run(struct sl_cpu *cpu, const struct sl_op_attention *a, size_t v_ro
 }
 
 enum sl_status sl_cpu_attention(struct sl_device *d, const struct sl_op_attention *a) {
-    run((struct sl_cpu *)d, a, sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_v));
+    run((struct sl_cpu *)d, a, sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_v),
+        (struct sl_cpu_attn_choice){NULL, 0});
     return SL_OK;
 }
 
 /* Latents are keys of one KV head, whose values lie in the same rows. */
-enum sl_status sl_cpu_latent_attention(struct sl_device *d,
-                                       const struct sl_op_latent_attention *a) {
+static void run_latents(struct sl_device *d, const struct sl_op_latent_attention *a,
+                        struct sl_cpu_attn_choice choice) {
     const struct sl_latent_view *c = &a->kv;
     uint32_t dim = c->n_latent + c->n_rot;
     struct sl_op_attention op = {.kv = {.k = c->rows,
@@ -109,6 +119,28 @@ enum sl_status sl_cpu_latent_attention(struct sl_device *d,
                                  .stride_q = a->n_heads * dim,
                                  .max_pages = a->max_pages,
                                  .scale = a->scale};
-    run((struct sl_cpu *)d, &op, sl_dtype_row_bytes(c->dtype, dim));
+    run((struct sl_cpu *)d, &op, sl_dtype_row_bytes(c->dtype, dim), choice);
+}
+
+enum sl_status sl_cpu_latent_attention(struct sl_device *d,
+                                       const struct sl_op_latent_attention *a) {
+    run_latents(d, a, (struct sl_cpu_attn_choice){NULL, 0});
+    return SL_OK;
+}
+
+enum sl_status sl_cpu_chosen_attention(struct sl_device *d,
+                                       const struct sl_op_chosen_attention *a) {
+    const struct sl_op_latent_attention op = {.kv = a->kv,
+                                              .q = a->q,
+                                              .y = a->y,
+                                              .page_table = a->page_table,
+                                              .row_seq = a->row_seq,
+                                              .row_len = a->row_len,
+                                              .n_tok = a->n_tok,
+                                              .n_decode = a->n_decode,
+                                              .n_heads = a->n_heads,
+                                              .max_pages = a->max_pages,
+                                              .scale = a->scale};
+    run_latents(d, &op, (struct sl_cpu_attn_choice){a->chosen, a->n_top});
     return SL_OK;
 }

@@ -16,6 +16,9 @@
  * So a row's result depends on its own positions only, and the partitions of a long context can be
  * computed by different threads.
  *
+ * Of a row that leaves positions out, those that it attends to count as 0, 1, 2, ..., in ascending
+ * order.
+ *
  * There are two paths with the same result: attention_rows.c computes each row alone (generated
  * rows), attention_tile.c many rows of one sequence, one per lane (prompts). */
 #ifndef SL_BACKENDS_CPU_ATTENTION_H
@@ -36,6 +39,18 @@ static inline void sl_cpu_attn_range(const struct sl_op_attention *a, uint32_t r
     *lo = a->chunk                       ? (*hi - 1) / a->chunk * a->chunk
           : a->window && *hi > a->window ? *hi - a->window
                                          : 0;
+}
+
+/* The positions that rows attend to where these are chosen: sl_op_chosen_attention. at NULL: all of
+ * their range. */
+struct sl_cpu_attn_choice {
+    const uint32_t *at; /* [n_tok, n_top] ascending */
+    uint32_t n_top;
+};
+/* Does the row leave out positions? */
+static inline bool sl_cpu_attn_chooses(const struct sl_op_attention *a,
+                                       const struct sl_cpu_attn_choice *c, uint32_t row) {
+    return c->at && a->row_len[row] > c->n_top;
 }
 
 /* A partition of a row, computed between two joins. */
@@ -59,6 +74,7 @@ struct sl_cpu_attn_scratch {
     char *thread;                    /* [n_threads, thread_bytes] */
     size_t thread_bytes;
     size_t k_row_bytes, v_row_bytes; /* from one position of a KV head to the next */
+    struct sl_cpu_attn_choice choice;
 };
 
 void sl_cpu_attention_rows(struct sl_cpu *cpu, const struct sl_op_attention *a,
@@ -67,7 +83,8 @@ void sl_cpu_attention_rows(struct sl_cpu *cpu, const struct sl_op_attention *a,
 /* mem->tiles [n_tiles], each of at most SL_CPU_ATTN_LANES lanes (one row at least). */
 void sl_cpu_attention_tiles(struct sl_cpu *cpu, const struct sl_op_attention *a, uint32_t n_tiles,
                             const struct sl_cpu_attn_scratch *mem);
-/* Bytes of scratch that one thread's tiles take. */
+/* Bytes of scratch that one thread's tiles take, and the rows of a page that it gathers. */
 size_t sl_cpu_attention_tile_bytes(uint32_t max_head_dim);
+size_t sl_cpu_attention_gather_bytes(uint32_t max_head_dim);
 
 #endif

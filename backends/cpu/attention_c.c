@@ -61,7 +61,16 @@ static void merge(float *o, float a, const float *x, float b, uint32_t n) {
         o[i] = fmaf(o[i], a, x[i] * b);
 }
 
+static void index_sum(const float *s, const float *w, uint32_t n_heads, float *y, uint32_t n) {
+    for (uint32_t h = 0; h < n_heads; h++)
+        for (uint32_t j = 0; j < n; j++) {
+            float v = s[h * SL_CPU_ATTN_PART + j];
+            y[j] = fmaf(w[h], v > 0.0f ? v : 0.0f, y[j]);
+        }
+}
+
 void sl_cpu_attention_init(struct sl_cpu_kernels *k) {
+    k->index_sum = index_sum;
     k->qk_f16 = qk_f16;
     k->qk_q8_0 = qk_q8_0;
     k->pv_f16 = pv_f16;

@@ -24,12 +24,67 @@ struct wave {
     uint32_t n_rows; /* distinct rows of the wave that have more than one partition */
 };
 
-static void row_parts(const struct sl_op_attention *a, uint32_t row, uint32_t *first,
-                      uint32_t *end) {
+static void row_range(const struct sl_op_attention *a, const struct sl_cpu_attn_choice *choice,
+                      uint32_t row, uint32_t *lo, uint32_t *hi) {
+    if (sl_cpu_attn_chooses(a, choice, row))
+        *lo = 0, *hi = choice->n_top;
+    else
+        sl_cpu_attn_range(a, row, lo, hi);
+}
+
+static void row_parts(const struct sl_op_attention *a, const struct sl_cpu_attn_choice *choice,
+                      uint32_t row, uint32_t *first, uint32_t *end) {
     uint32_t lo, hi;
-    sl_cpu_attn_range(a, row, &lo, &hi);
+    row_range(a, choice, row, &lo, &hi);
     *first = lo / PART;
     *end = (hi + PART - 1) / PART;
+}
+
+size_t sl_cpu_attention_gather_bytes(uint32_t max_head_dim) {
+    return SL_KV_PAGE_TOKENS * sl_dtype_row_bytes(SL_DTYPE_F16, max_head_dim);
+}
+
+/* n rows that the row has chosen, from its first-th on, one after another at out. */
+static const void *gather(const struct wave *w, uint32_t row, uint32_t first, uint32_t n,
+                          size_t row_bytes, char *out) {
+    const struct sl_op_attention *a = w->a;
+    const uint32_t *at = w->mem.choice.at + (size_t)row * w->mem.choice.n_top + first;
+    const uint32_t *pages = a->page_table + (size_t)a->row_seq[row] * a->max_pages;
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(out + i * row_bytes,
+               (const char *)a->kv.k + pages[at[i] / SL_KV_PAGE_TOKENS] * a->kv.k_page_bytes +
+                   at[i] % SL_KV_PAGE_TOKENS * row_bytes,
+               row_bytes);
+    return out;
+}
+
+/* The same as attend() below where the row's positions are chosen: they are gathered page by page,
+ * twice, as a page stays in the nearest cache and a partition does not. */
+static void attend_chosen(const struct wave *w, uint32_t thread, uint32_t row, uint32_t part,
+                          uint32_t head, uint32_t n_heads, float *m, float *l, float *o) {
+    const struct sl_op_attention *a = w->a;
+    const struct sl_cpu_kernels *k = &w->cpu->k;
+    _Alignas(64) float s[HEAD_BLOCK * PART];
+    const float *q = a->q + (size_t)row * a->stride_q + (size_t)head * a->kv.head_dim_k;
+    char *rows = w->mem.thread + thread * w->mem.thread_bytes;
+    uint32_t base = part * PART, left = w->mem.choice.n_top - base;
+    uint32_t n = left < PART ? left : PART;
+    struct sl_cpu_kv_page page = {.row_bytes = (uint32_t)w->mem.k_row_bytes};
+    page.head_dim = a->kv.head_dim_k;
+    for (uint32_t at = 0; at < n; at += SL_KV_PAGE_TOKENS) {
+        page.end = n - at < SL_KV_PAGE_TOKENS ? n - at : SL_KV_PAGE_TOKENS;
+        page.rows = gather(w, row, base + at, page.end, w->mem.k_row_bytes, rows);
+        w->qk(q, n_heads, &page, a->scale, s + at);
+    }
+    for (uint32_t h = 0; h < n_heads; h++)
+        l[h] = k->softmax(s + h * PART, s + h * PART, n, &m[h]);
+    memset(o, 0, (size_t)n_heads * a->kv.head_dim_v * sizeof *o);
+    page.head_dim = a->kv.head_dim_v;
+    for (uint32_t at = 0; at < n; at += SL_KV_PAGE_TOKENS) {
+        page.end = n - at < SL_KV_PAGE_TOKENS ? n - at : SL_KV_PAGE_TOKENS;
+        page.rows = gather(w, row, base + at, page.end, w->mem.v_row_bytes, rows);
+        w->pv(s + at, n_heads, &page, o);
+    }
 }
 
 /* One partition of one row, for up to HEAD_BLOCK heads from head: m, l, o [n_heads]. */
@@ -122,17 +177,21 @@ static float *row_y(const struct wave *w, uint32_t row, uint32_t head) {
 }
 
 /* block: of the heads that share the KV head, which HEAD_BLOCK. */
-static void compute(const struct wave *w, uint32_t slot, uint32_t kv_head, uint32_t block) {
+static void compute(const struct wave *w, uint32_t thread, uint32_t slot, uint32_t kv_head,
+                    uint32_t block) {
     const struct sl_op_attention *a = w->a;
     struct sl_cpu_attn_item it = w->mem.items[slot];
     uint32_t group = a->n_heads / a->kv.n_kv_heads, g = block * HEAD_BLOCK, first, end;
-    row_parts(a, it.row, &first, &end);
+    row_parts(a, &w->mem.choice, it.row, &first, &end);
     uint32_t n = group - g < HEAD_BLOCK ? group - g : HEAD_BLOCK;
     uint32_t head = kv_head * group + g;
     size_t at = (size_t)slot * a->n_heads + head;
     float *o = w->mem.part_o + at * a->kv.head_dim_v;
     float *m = w->mem.part_m + at, *l = w->mem.part_l + at;
-    attend(w, it.row, it.part, kv_head, head, n, m, l, o);
+    if (sl_cpu_attn_chooses(a, &w->mem.choice, it.row))
+        attend_chosen(w, thread, it.row, it.part, head, n, m, l, o);
+    else
+        attend(w, it.row, it.part, kv_head, head, n, m, l, o);
     if (end - first > 1)
         return;
     for (uint32_t h = 0; h < n; h++) { /* alone: nothing to wait for */
@@ -148,7 +207,7 @@ static void join_row(const struct wave *w, uint32_t index, uint32_t head) {
     const struct sl_op_attention *a = w->a;
     uint32_t slot = w->mem.row_slot[index];
     uint32_t row = w->mem.items[slot].row, first, end;
-    row_parts(a, row, &first, &end);
+    row_parts(a, &w->mem.choice, row, &first, &end);
     float *y = row_y(w, row, head);
     float *ml = w->mem.state + ((size_t)row * a->n_heads + head) * 2;
     for (; slot < w->n_items && w->mem.items[slot].row == row; slot++) {
@@ -163,13 +222,13 @@ static void join_row(const struct wave *w, uint32_t index, uint32_t head) {
 }
 
 static void wave_thread(void *ctx, uint32_t thread, uint32_t n_threads) {
-    (void)thread, (void)n_threads;
+    (void)n_threads;
     const struct wave *w = ctx;
     struct sl_pool *pool = w->cpu->pool;
     uint32_t n_kv = w->a->kv.n_kv_heads, n_heads = w->a->n_heads;
     uint32_t blocks = (n_heads / n_kv + HEAD_BLOCK - 1) / HEAD_BLOCK, each = n_kv * blocks;
     for (uint32_t c; (c = sl_pool_next(pool, w->n_items * each)) != UINT32_MAX;)
-        compute(w, c / each, c % each / blocks, c % blocks);
+        compute(w, thread, c / each, c % each / blocks, c % blocks);
     if (!w->n_rows)
         return;
     sl_pool_barrier(pool);
@@ -195,7 +254,7 @@ void sl_cpu_attention_rows(struct sl_cpu *cpu, const struct sl_op_attention *a,
                      .mem = *mem};
     for (uint32_t i = 0; i < n_rows; i++) {
         uint32_t first, end;
-        row_parts(a, rows[i], &first, &end);
+        row_parts(a, &mem->choice, rows[i], &first, &end);
         bool listed = false;
         for (uint32_t part = first; part < end; part++) {
             if (end - first > 1 && !listed)

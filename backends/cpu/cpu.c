@@ -97,7 +97,8 @@ static uint64_t cpu_scratch_bytes(const struct sl_device *d,
     uint32_t n = ((const struct sl_cpu *)d)->n_threads;
     uint64_t need[] = {sl_cpu_matmul_scratch_bytes(limits, n), sl_cpu_moe_scratch_bytes(limits, n),
                        sl_cpu_attention_scratch_bytes(limits, n),
-                       sl_cpu_head_matmul_scratch_bytes(limits, n)};
+                       sl_cpu_head_matmul_scratch_bytes(limits, n),
+                       sl_cpu_index_scratch_bytes(limits, n)};
     uint64_t most = 0;
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
         most = need[i] > most ? need[i] : most;

@@ -122,6 +122,9 @@ struct sl_cpu_kernels {
     /* o[i] = fma(o[i], a, x[i] * b) */
     void (*merge)(float *o, float a, const float *x, float b, uint32_t n);
 
+    /* y[j] = fma(w[h], max(s[h*SL_CPU_ATTN_PART + j], 0), y[j]), h ascending */
+    void (*index_sum)(const float *s, const float *w, uint32_t n_heads, float *y, uint32_t n);
+
     /* The same for a tile; NULL in C, where rows go one by one. k, v: f32 [end - begin, head_dim],
      * positions begin to end. */
     /* rows [TILE] of head_dim_k elements, NULL for a lane without a query */
@@ -167,12 +170,13 @@ void sl_cpu_brand(char *out, size_t size_bytes);
 #define SL_OP_BETWEEN(name)
 #include "backends/ops.def"
 
-/* Bytes of base.scratch that matmul, moe, head_matmul and attention use. */
+/* Bytes of base.scratch that matmul, moe, head_matmul, attention and index_choose use. */
 uint64_t sl_cpu_matmul_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 uint64_t sl_cpu_moe_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 uint64_t sl_cpu_head_matmul_scratch_bytes(const struct sl_device_limits *limits,
                                           uint32_t n_threads);
 uint64_t sl_cpu_attention_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
+uint64_t sl_cpu_index_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 
 /* Each fills its entries of the table. */
 /* rows.c: sl_op_limited_glu's definition, of n elements. */

@@ -219,6 +219,22 @@ static void merge(float *o, float a, const float *x, float b, uint32_t n) {
                   v_fma(v_load_n(o + i, tail, 0), va, v_mul(v_load_n(x + i, tail, 0), vb)));
 }
 
+static void index_sum(const float *s, const float *w, uint32_t n_heads, float *y, uint32_t n) {
+    uint32_t j = 0, tail = n % 16;
+    for (; j + 16 <= n; j += 16) {
+        v16 acc = v_load(y + j);
+        for (uint32_t h = 0; h < n_heads; h++)
+            acc = v_fma(v_set1(w[h]), v_max(v_load(s + h * PART + j), v_zero()), acc);
+        v_store(y + j, acc);
+    }
+    if (!tail)
+        return;
+    v16 acc = v_load_n(y + j, tail, 0);
+    for (uint32_t h = 0; h < n_heads; h++)
+        acc = v_fma(v_set1(w[h]), v_max(v_load_n(s + h * PART + j, tail, 0), v_zero()), acc);
+    v_store_n(y + j, tail, acc);
+}
+
 /* --- a tile: lanes are rows, so that no sum crosses lanes --- */
 
 #define TILE_J 6u /* positions at once: with V_TILE vectors of lanes what the registers hold */
@@ -460,6 +476,7 @@ static void fill_attention(struct sl_cpu_kernels *k) {
     k->pv_f16 = pv_f16;
     k->pv_q8_0 = pv_q8_0;
     k->merge = merge;
+    k->index_sum = index_sum;
     k->tile_load = tile_load;
     k->tile_store = tile_store;
     k->tile_qk = tile_qk;
