@@ -261,6 +261,15 @@ static void print_latent(const struct sl_model *m) {
     if (c->n_lora_q)
         printf(", queries by way of %" PRIu32, c->n_lora_q);
     uint64_t bytes = 2 * (uint64_t)m->hp.n_layer * (c->n_latent + c->n_rot);
+    if (c->n_index_top) {
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < m->hp.n_layer; i++)
+            n += sl_latent_chooses(&m->layers[i].spec.latent);
+        bytes += 2 * (uint64_t)n * c->index_dim;
+        printf(", over %" PRIu32 " positions that indexers of %" PRIu32 " heads of %" PRIu32
+               " in %" PRIu32 " layers choose",
+               c->n_index_top, c->n_index_head, c->index_dim, n);
+    }
     printf("%s; KV cache %s per token (f16)\n", c->joined ? ", keys and values joined" : "",
            sl_format_bytes(bytes, buf));
 }

@@ -100,18 +100,24 @@ static bool apply_latent(const char *name, struct sl_synth_config *c) {
         uint32_t n_layer, n_dense, n_embd, n_head, n_lora_q, head_dim, head_dim_v;
         uint32_t n_expert, n_expert_used, n_ff_expert, n_ff, n_vocab, n_ctx, n_nextn, n_group;
         float rope_base, yarn_factor, router_scale;
+        const char *arch; /* NULL: deepseek2 */
+        uint32_t n_index_head;
     } shapes[] = {
-        {"deepseek-v3", 61, 3, 7168, 128, 1536, 192, 128, 256, 8, 2048, 18432, 129280, 163840, 0, 8,
-         1e4f, 40, 2.5f},
-        {"kimi-k2", 61, 1, 7168, 64, 1536, 192, 128, 384, 8, 2048, 18432, 163840, 131072, 0, 0,
-         5e4f, 32, 2.827f},
-        {"glm-4.7-flash", 47, 1, 2048, 20, 768, 256, 256, 64, 4, 1536, 10240, 154880, 202752, 1, 0,
-         1e6f, 0, 1.8f},
+        {"deepseek-v3", 61,     3,      7168, 128, 1536, 192, 128,  256,  8, 2048,
+         18432,         129280, 163840, 0,    8,   1e4f, 40,  2.5f, NULL, 0},
+        {"kimi-k2", 61,     1,      7168, 64, 1536, 192, 128,    384,  8, 2048,
+         18432,     163840, 131072, 0,    0,  5e4f, 32,  2.827f, NULL, 0},
+        {"glm-4.7-flash", 47,     1,      2048, 20, 768,  256, 256,  64,   4, 1536,
+         10240,           154880, 202752, 1,    0,  1e6f, 0,   1.8f, NULL, 0},
+        {"deepseek-v3.2", 61,     3,      7168, 128, 1536, 192, 128,  256,          8, 2048,
+         18432,           129280, 163840, 0,    8,   1e4f, 40,  2.5f, "deepseek32", 64},
+        {"glm-5.2", 78,     3,       6144, 64, 2048, 256, 256,  256,       8, 2048,
+         12288,     154880, 1048576, 1,    0,  1e6f, 0,   2.5f, "glm-dsa", 32},
     };
     for (size_t i = 0; i < SL_COUNTOF(shapes); i++) {
         if (strcmp(name, shapes[i].name) != 0)
             continue;
-        c->arch = "deepseek2";
+        c->arch = shapes[i].arch ? shapes[i].arch : "deepseek2";
         c->n_layer = shapes[i].n_layer;
         c->n_layer_dense = shapes[i].n_dense;
         c->n_embd = shapes[i].n_embd;
@@ -131,6 +137,9 @@ static bool apply_latent(const char *name, struct sl_synth_config *c) {
         c->n_nextn = shapes[i].n_nextn;
         c->n_group = shapes[i].n_group;
         c->n_group_used = c->n_group / 2;
+        c->n_index_head = shapes[i].n_index_head ? shapes[i].n_index_head : c->n_index_head;
+        c->index_dim = 128;
+        c->n_index_top = 2048;
         c->rope_base = shapes[i].rope_base;
         c->yarn_factor = shapes[i].yarn_factor;
         c->yarn_log_mul = c->yarn_factor > 0 ? 0.1f : 0;
@@ -247,7 +256,8 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         "synth",
         "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b, "
         "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
-        "deepseek-v3, kimi-k2, glm-4.7-flash, gemma4-26b, llama4-scout, glm-4.5-air, minimax-m2, "
+        "deepseek-v3, deepseek-v3.2, kimi-k2, glm-4.7-flash, glm-5.2, gemma4-26b, llama4-scout, "
+        "glm-4.5-air, minimax-m2, "
         "lfm2-8b-a1b, granite-4-h-small, jamba-mini",
         name);
     return false;
@@ -265,8 +275,8 @@ static const struct sl_arg args[] = {
     {SL_ARG_OUTPUT, 'o', "--out", "FILE", &given.path, "the file to write", true},
     {SL_ARG_STRING, 0, "--preset", "NAME", &given.preset,
      "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b, gpt-oss-120b, "
-     "qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, deepseek-v3, kimi-k2, "
-     "glm-4.7-flash, gemma4-26b, llama4-scout, glm-4.5-air or minimax-m2",
+     "qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, deepseek-v3, deepseek-v3.2, "
+     "kimi-k2, glm-4.7-flash, glm-5.2, gemma4-26b, llama4-scout, glm-4.5-air or minimax-m2",
      false},
     {SL_ARG_U64, 0, "--seed", "N", &given.c.seed, "the same seed gives the same bytes (default 1)",
      false},
@@ -281,7 +291,8 @@ static const struct sl_arg args[] = {
      "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe, deepseek2, gemma4, llama4, afmoe, "
      "laguna, cohere2moe, dbrx, grok, mimo2, glm4moe, minimax-m2, dots1, deepseek, bailingmoe, "
      "bailingmoe2, hy_v3, mellum, granitemoe, exaone-moe, mistral4, "
-     "arctic, step35, mistral3, smallthinker, maple, phimoe, lfm2moe, granitehybrid, jamba",
+     "arctic, step35, mistral3, smallthinker, maple, phimoe, lfm2moe, granitehybrid, jamba, "
+     "deepseek32, glm-dsa",
      false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",
@@ -371,12 +382,20 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 0, "--delta-dim", "N", &given.c.delta_dim, "elements of each (default 32)", false},
     {SL_ARG_U32, 0, "--taps", "N", &given.c.n_taps,
      "positions that the convolution reads (default 4)", false},
-    {SL_ARG_HEADING, 0, "Latent attention (deepseek2)", NULL, NULL, NULL, false},
+    {SL_ARG_HEADING, 0, "Latent attention (deepseek2, deepseek32, glm-dsa)", NULL, NULL, NULL,
+     false},
     {SL_ARG_U32, 0, "--q-lora", "N", &given.c.n_lora_q,
-     "rank of the query's projection (default 0: one matrix)", false},
+     "rank of the query's projection (default 0: one matrix; with an indexer 64)", false},
     {SL_ARG_U32, 0, "--latent", "N", &given.c.n_latent, "elements of a latent (default 64)", false},
     {SL_ARG_U32, 0, "--value-dim", "N", &given.c.head_dim_v,
      "elements of a head's value (default 64)", false},
+    {SL_ARG_U32, 0, "--index-heads", "N", &given.c.n_index_head,
+     "heads of the indexer (deepseek32, glm-dsa; default 4)", false},
+    {SL_ARG_U32, 0, "--index-dim", "N", &given.c.index_dim, "elements of each (default 64)", false},
+    {SL_ARG_U32, 0, "--index-top", "N", &given.c.n_index_top,
+     "positions that it chooses (default 64)", false},
+    {SL_ARG_U32, 0, "--index-every", "N", &given.c.index_every,
+     "every N-th layer has an indexer, from the first on (glm-dsa; default: all)", false},
     {SL_ARG_FLAG, 0, "--joined-kv", NULL, &given.c.joined_kv,
      "one matrix for keys and values, as in older files", false},
     {SL_ARG_FLAG, 0, "--sigmoid", NULL, &given.c.router_sigmoid,

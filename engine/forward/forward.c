@@ -67,6 +67,7 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
         a->inv_freq[i] = take(&c, hp->rope[i].n_rot / 2, 4);
     }
     a->expert_ids = take(&c, id_layers * rows * k, 4);
+    a->chosen = take(&c, rows * needs.chosen, 4);
     a->refs = take(&c, refs, sizeof *a->refs);
     a->tables = take(&c, tables_elems(p), 4);
     uint64_t table = (uint64_t)p->config.parallel * p->session_pages;

@@ -23,6 +23,8 @@ struct sl_layer_weights {
     const float *dt_norm, *b_norm, *c_norm;
     struct sl_weight q_a, kv_a, k_b, v_b; /* latent attention */
     const float *q_a_norm, *kv_a_norm;
+    struct sl_weight index_q, index_k, index_w; /* its indexer */
+    const float *index_norm, *index_bias;
     const float *q_bias, *k_bias, *v_bias, *out_bias;
     const float *q_norm, *k_norm, *sinks;
     struct sl_weight gate, up, down; /* dense FFN */
@@ -79,6 +81,7 @@ struct sl_activations {
     float *inv_freq[SL_MAX_ROPES];   /* [n_rot/2] */
     /* [B, k]; where results are read back [n_layer, rows of the step, k]. */
     uint32_t *expert_ids;
+    uint32_t *chosen; /* [B, positions] what the last indexer chose, of the largest of them */
     struct sl_expert_ref *refs; /* [n_layer, n_expert], only where results are read back */
     uint32_t *next_ids;         /* [SL_FETCH_PREDICTIONS] x [rows, k] */
     uint32_t *tables;           /* of a step: sl_forward_table_rows(), L */

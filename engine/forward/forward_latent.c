@@ -1,7 +1,8 @@
 /* The mixer that is latent attention. What heads would project from a position's latent to get its
  * key and value is taken into their queries and outputs instead: one row a position is kept and
- * read, whatever the number of heads. */
-#include "engine/forward/forward_internal.h"
+ * read, whatever the number of heads. Where an indexer chooses positions (forward_index.c), rows
+ * attend to these alone. */
+#include "engine/forward/forward_index.h"
 #include "engine/forward/op_asker.h"
 
 static struct sl_latent_view latents(const struct sl_forward *f, const struct sl_latent_spec *c,
@@ -29,6 +30,38 @@ static enum sl_status rope(struct sl_forward *f, const struct sl_latent_spec *c,
                              .style = r->kind == SL_ROPE_KIND_NORM ? SL_ROPE_NORM : SL_ROPE_NEOX});
 }
 
+/* What is made of the layer's normed input, and of the queries' low rank. */
+static enum sl_status products(struct sl_forward *f, const struct sl_layer_weights *w,
+                               const struct sl_place *where) {
+    const struct sl_latent_spec *c = &w->spec->latent;
+    const struct sl_step *s = &f->step;
+    struct sl_activations *a = &f->a;
+    bool low = c->n_lora_q > 0, index = sl_latent_chooses(c);
+    SL_FORWARD_TRY(
+        "q, latent",
+        sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                 .x = a->h,
+                                 .n_tok = s->n_rows,
+                                 .n_decode = s->n_decode,
+                                 .n_w = index ? 4 : 2,
+                                 .out = {{low ? w->q_a : w->q, NULL, low ? a->v : a->q, false},
+                                         {w->kv_a, NULL, a->k, false},
+                                         {w->index_k, NULL, sl_index_key(f), false},
+                                         {w->index_w, NULL, sl_index_weights(f, c), false}}}));
+    if (!low)
+        return SL_OK;
+    SL_FORWARD_TRY("q norm", sl_forward_norm(f, a->v, w->q_a_norm, a->v, s->n_rows, c->n_lora_q));
+    SL_FORWARD_TRY(
+        "q", sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                      .x = a->v,
+                                      .n_tok = s->n_rows,
+                                      .n_decode = s->n_decode,
+                                      .n_w = index ? 2 : 1,
+                                      .out = {{w->q, NULL, a->q, false},
+                                              {w->index_q, NULL, sl_index_queries(f), false}}}));
+    return SL_OK;
+}
+
 /* Queries to q, as the heads have them; latents go to the cache. */
 static enum sl_status project(struct sl_forward *f, const struct sl_layer_weights *w,
                               const struct sl_place *where) {
@@ -36,28 +69,11 @@ static enum sl_status project(struct sl_forward *f, const struct sl_layer_weight
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
     uint32_t head = c->n_nope + c->n_rot, row = c->n_latent + c->n_rot;
-    bool low = c->n_lora_q > 0;
     SL_FORWARD_TRY("attention norm",
                    sl_forward_norm(f, a->x, w->attn_norm, a->h, s->n_rows, f->hp->n_embd));
-    SL_FORWARD_TRY(
-        "q, latent",
-        sl_op_matmul(f->dev, &(struct sl_op_matmul){
-                                 .x = a->h,
-                                 .n_tok = s->n_rows,
-                                 .n_decode = s->n_decode,
-                                 .n_w = 2,
-                                 .out = {{low ? w->q_a : w->q, NULL, low ? a->v : a->q, false},
-                                         {w->kv_a, NULL, a->k, false}}}));
-    if (low) {
-        SL_FORWARD_TRY("q norm",
-                       sl_forward_norm(f, a->v, w->q_a_norm, a->v, s->n_rows, c->n_lora_q));
-        SL_FORWARD_TRY(
-            "q", sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->v,
-                                                             .n_tok = s->n_rows,
-                                                             .n_decode = s->n_decode,
-                                                             .n_w = 1,
-                                                             .out = {{w->q, NULL, a->q, false}}}));
-    }
+    SL_TRY(products(f, w, where));
+    if (sl_latent_chooses(c))
+        SL_TRY(sl_index_choose(f, w, where));
     SL_FORWARD_TRY("latent norm",
                    sl_op_rms_norm(f->dev, &(struct sl_op_rms_norm){.x = a->k,
                                                                    .w = w->kv_a_norm,
@@ -91,6 +107,45 @@ static const void *joined_part(const struct sl_weight *w, uint32_t first_row) {
     return (const char *)w->data + first_row * sl_dtype_row_bytes(w->dtype, w->n_in);
 }
 
+/* From joint to q. */
+static enum sl_status attend_latents(struct sl_forward *f, const struct sl_latent_spec *c,
+                                     const struct sl_place *where) {
+    const struct sl_step *s = &f->step;
+    struct sl_activations *a = &f->a;
+    if (c->n_index_top) {
+        SL_FORWARD_TRY("latent attention",
+                       sl_op_chosen_attention(f->dev, &(struct sl_op_chosen_attention){
+                                                          .kv = latents(f, c, where->layer),
+                                                          .q = a->joint,
+                                                          .y = a->q,
+                                                          .chosen = a->chosen,
+                                                          .page_table = a->page_table,
+                                                          .row_seq = f->on_device.row_seq,
+                                                          .row_len = f->on_device.row_len,
+                                                          .n_tok = s->n_rows,
+                                                          .n_decode = s->n_decode,
+                                                          .n_heads = c->n_head,
+                                                          .max_pages = f->plan->session_pages,
+                                                          .n_top = c->n_index_top,
+                                                          .scale = c->scale}));
+        return SL_OK;
+    }
+    SL_FORWARD_TRY("latent attention",
+                   sl_op_latent_attention(
+                       f->dev, &(struct sl_op_latent_attention){.kv = latents(f, c, where->layer),
+                                                                .q = a->joint,
+                                                                .y = a->q,
+                                                                .page_table = a->page_table,
+                                                                .row_seq = f->on_device.row_seq,
+                                                                .row_len = f->on_device.row_len,
+                                                                .n_tok = s->n_rows,
+                                                                .n_decode = s->n_decode,
+                                                                .n_heads = c->n_head,
+                                                                .max_pages = f->plan->session_pages,
+                                                                .scale = c->scale}));
+    return SL_OK;
+}
+
 /* Queries of keys become queries of latents, in joint; outputs come back as latents, in q, and
  * become values, in mixed. */
 static enum sl_status attend(struct sl_forward *f, const struct sl_layer_weights *w,
@@ -118,19 +173,7 @@ static enum sl_status attend(struct sl_forward *f, const struct sl_layer_weights
                                    .stride_x = c->n_nope + c->n_rot,
                                    .stride_y = c->n_latent + c->n_rot,
                                    .transposed = c->joined}));
-    SL_FORWARD_TRY("latent attention",
-                   sl_op_latent_attention(
-                       f->dev, &(struct sl_op_latent_attention){.kv = latents(f, c, where->layer),
-                                                                .q = a->joint,
-                                                                .y = a->q,
-                                                                .page_table = a->page_table,
-                                                                .row_seq = f->on_device.row_seq,
-                                                                .row_len = f->on_device.row_len,
-                                                                .n_tok = s->n_rows,
-                                                                .n_decode = s->n_decode,
-                                                                .n_heads = c->n_head,
-                                                                .max_pages = f->plan->session_pages,
-                                                                .scale = c->scale}));
+    SL_TRY(attend_latents(f, c, where));
     SL_FORWARD_TRY(
         "values",
         sl_op_head_matmul(f->dev,
@@ -202,6 +245,7 @@ static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
     sl_raise(&needs->head_n, c->n_nope);
     sl_raise(&needs->head_n, c->n_latent);
     sl_raise(&needs->head_n, c->head_dim_v);
+    sl_index_need(c, needs);
 }
 
 static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out) {
@@ -215,6 +259,7 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->k_b = sl_bind_matrix(b, both ? both : in->t[SL_L_LATENT_K_B]);
     out->v_b = sl_bind_matrix(b, both ? both : in->t[SL_L_LATENT_V_B]);
     out->out = sl_bind_matrix(b, in->t[SL_L_ATTN_OUT]);
+    sl_index_bind(b, in, out);
 }
 
 static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer) {
@@ -222,8 +267,9 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                                   SL_L_LATENT_KV_A, SL_L_ATTN_OUT};
     static const enum sl_layer_role of_heads[] = {SL_L_LATENT_K_B, SL_L_LATENT_V_B,
                                                   SL_L_LATENT_KV_B};
-    static const enum sl_op on_latents[] = {SL_OP_latent_write, SL_OP_latent_attention};
     const struct sl_latent_spec *c = &layer->spec.latent;
+    const enum sl_op on_latents[] = {SL_OP_latent_write, c->n_index_top ? SL_OP_chosen_attention
+                                                                        : SL_OP_latent_attention};
     (void)hp;
     for (uint32_t i = 0; i < sizeof on_latents / sizeof on_latents[0]; i++)
         sl_ask_op(a, (struct sl_op_need){.op = on_latents[i],
@@ -239,6 +285,7 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     sl_ask_plain(a, SL_OP_rope);
     for (uint32_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
         sl_ask_weight(a, SL_OP_matmul, layer->t[matrices[i]]);
+    sl_index_ops(a, layer);
 }
 
 static struct sl_seq_store keeps(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype) {
@@ -251,5 +298,10 @@ static struct sl_seq_store keeps(const struct sl_layer_spec *spec, enum sl_dtype
         .repeatable = true};
 }
 
-const struct sl_mixer sl_mixer_latent = {
-    .name = "latent attention", .ops = ops, .keeps = keeps, .need = need, .bind = bind, .run = run};
+const struct sl_mixer sl_mixer_latent = {.name = "latent attention",
+                                         .ops = ops,
+                                         .keeps = keeps,
+                                         .keeps_more = sl_index_keeps,
+                                         .need = need,
+                                         .bind = bind,
+                                         .run = run};

@@ -12,7 +12,10 @@ static void show_rows(const struct sl_forward *f, uint32_t layer) {
     const struct sl_seq_source *source = f->plan->config.seq_source;
     if (!source)
         return;
-    const struct sl_kv_part *part = sl_kv_part(f->kv, layer, 1);
+    struct sl_seq_store stores[SL_SEQ_STORES];
+    struct sl_seq_config config = {f->plan->config.kv_dtype, source, f->plan->n_tails != 0};
+    uint32_t n = sl_seq_stores(f->layers[layer].spec, &config, stores);
+    const struct sl_kv_part *part = sl_kv_part(f->kv, layer, n - 1);
     source->update(source,
                    &(struct sl_seq_rows){.layer = f->hp->first_layer + layer,
                                          .step = &f->step,

@@ -22,6 +22,7 @@ struct sl_layer_needs {
     uint32_t n_ff_expert; /* of sl_op_moe */
     uint32_t heads, head_dim;
     uint32_t head_n; /* of sl_op_head_matmul */
+    uint32_t chosen; /* positions that a row attends to, where these are chosen */
 };
 
 static inline void sl_raise(uint32_t *need, uint32_t to) {
@@ -36,6 +37,9 @@ struct sl_mixer {
     void (*ops)(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer);
     /* What such a layer keeps of a sequence. */
     struct sl_seq_store (*keeps)(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype);
+    /* NULL: nothing else. Else whether it keeps another store, and which. */
+    bool (*keeps_more)(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype,
+                       struct sl_seq_store *out);
     void (*need)(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
                  struct sl_layer_needs *needs);
     void (*bind)(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out);

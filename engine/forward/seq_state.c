@@ -5,7 +5,10 @@
 uint32_t sl_seq_stores(const struct sl_layer_spec *spec, const struct sl_seq_config *c,
                        struct sl_seq_store out[SL_SEQ_STORES]) {
     uint32_t n = 0;
-    out[n++] = sl_mixer_of(spec)->keeps(spec, c->kv_dtype);
+    const struct sl_mixer *mixer = sl_mixer_of(spec);
+    out[n++] = mixer->keeps(spec, c->kv_dtype);
+    if (mixer->keeps_more && mixer->keeps_more(spec, c->kv_dtype, &out[n]))
+        n++;
     if (c->source)
         out[n++] = c->source->store;
     return n;

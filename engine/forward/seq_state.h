@@ -26,7 +26,7 @@
 
 #define SL_SEQ_ALL    UINT32_MAX
 #define SL_SEQ_PARTS  2u /* arrays of a store */
-#define SL_SEQ_STORES 2u /* of a layer */
+#define SL_SEQ_STORES 3u /* of a layer */
 
 struct sl_seq_store {
     const char *name; /* static */
@@ -66,7 +66,7 @@ static inline bool sl_seq_is_tail(const struct sl_seq_config *c, const struct sl
     return c->tails && store->reach != SL_SEQ_ALL;
 }
 
-/* A layer's stores, its mixer's first; returns how many. */
+/* A layer's stores, its mixer's one or two first; returns how many. */
 uint32_t sl_seq_stores(const struct sl_layer_spec *spec, const struct sl_seq_config *config,
                        struct sl_seq_store out[SL_SEQ_STORES]);
 

@@ -680,6 +680,9 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
         .max_heads = needs.heads,
         .max_head_dim = needs.head_dim,
         .max_head_n = needs.head_n,
+        .max_scores = needs.chosen ? (c->ctx_tokens + SL_KV_PAGE_TOKENS - 1) / SL_KV_PAGE_TOKENS *
+                                         SL_KV_PAGE_TOKENS
+                                   : 0,
     };
     p.reads_back = dev && !dev->caps.host_visible;
     p.discrete = dev && sl_device_is_discrete(dev);

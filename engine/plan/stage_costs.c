@@ -25,7 +25,7 @@ struct measure {
 static enum sl_status look(struct measure *m, uint32_t first, uint32_t n,
                            enum sl_experts_where where, struct sl_err *err) {
     struct sl_model slice;
-    enum sl_status st = sl_model_slice(m->model, first, n, &slice, err);
+    enum sl_status st = sl_model_slice_alone(m->model, first, n, &slice, err);
     if (st != SL_OK)
         return st;
     m->config.experts = where;
@@ -67,7 +67,9 @@ static enum sl_status look_at_layer(struct measure *m, uint32_t i, uint64_t stag
     }
     out->fixed_bytes += weights;
     struct sl_model slice;
-    st = sl_model_slice(m->model, i, 1, &slice, err);
+    struct sl_err why;
+    out->joined = sl_model_cut(m->model, i, &why) != SL_OK;
+    st = sl_model_slice_alone(m->model, i, 1, &slice, err);
     if (st == SL_OK) {
         out->dense_token_bytes = (double)sl_dense_token_bytes(&slice);
         const struct sl_experts_spec *x = &slice.layers[0].spec.experts;

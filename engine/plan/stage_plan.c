@@ -317,6 +317,11 @@ static enum sl_status cut(const struct planner *r, const struct sl_split *split,
 
 static enum sl_status refuse_split(const struct planner *r, uint64_t least, struct sl_err *err) {
     r->plans->whole.vram_least_bytes = 0;
+    if (least == UINT64_MAX)
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "the model cannot be divided over %u devices: some of its layers must be "
+                       "where the layer before them is; name fewer with --device",
+                       r->plans->n);
     for (uint32_t i = 0; i < r->plans->n; i++)
         r->plans->whole.vram_least_bytes += sl_device_is_discrete(r->plans->at[i].dev) ? least : 0;
     return sl_fail(err, SL_ERR_CONFIG,
@@ -400,7 +405,7 @@ static enum sl_status divide(struct planner *r, const struct sl_split *given, st
         if (st == SL_ERR_CONFIG && sl_stage_costs_free_host(&costs, r->plans))
             st = choose(r, &costs, &split, &least); /* what the host lacks its own plan says */
         if (st == SL_ERR_CONFIG)
-            st = refuse_split(r, proven_least(r, &costs, least), err);
+            st = refuse_split(r, least == UINT64_MAX ? least : proven_least(r, &costs, least), err);
         else if (st != SL_OK)
             st = sl_fail(err, st, "no memory for dividing the layers");
         if (st == SL_OK)

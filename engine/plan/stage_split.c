@@ -137,6 +137,8 @@ static double fill(const struct search *s, struct table *t,
             for (uint32_t from = 0; from < to; from++) {
                 if (!(t->best[from] < t->next[to])) /* neither kind of joining makes less of it */
                     continue;
+                if (s->model->layers[from].joined)
+                    continue;
                 double v = stage(s, c, from, to);
                 v = v > most ? INFINITY : join(t->best[from], v);
                 if (v < t->next[to]) {
@@ -208,7 +210,8 @@ enum sl_status sl_split_choose(const struct sl_split_model *model,
         add_up(s);
         double slowest = fill(s, t, cost, larger_of, INFINITY);
         if (isinf(slowest)) {
-            *out_least_bytes = (uint64_t)fill(s, t, need, larger_of, INFINITY);
+            double least = fill(s, t, need, larger_of, INFINITY);
+            *out_least_bytes = least < 0x1p63 ? (uint64_t)least : UINT64_MAX;
             st = SL_ERR_CONFIG;
         } else {
             /* A little more than the least, for sums that round otherwise. */

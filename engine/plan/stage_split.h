@@ -31,6 +31,7 @@ struct sl_split_layer {
     uint64_t fixed_bytes;  /* weights but routed experts, KV, activations: always there */
     uint64_t expert_bytes; /* all routed experts */
     double dense_token_bytes, routed_token_bytes; /* read by one token */
+    bool joined; /* it is where the layer before it is: no stage begins with it */
 };
 struct sl_split_model {
     uint32_t n_layer;
@@ -48,7 +49,9 @@ struct sl_split_card {
 };
 
 /* given: of it none_at_first alone. SL_ERR_CONFIG: no split fits; *out_least_bytes is a budget that
- * would do if each of the cards had it; err is left unchanged. */
+ * would do if each of the cards had it,
+ * UINT64_MAX if layers that cannot be parted leave fewer runs than there are cards; err is left
+ * unchanged. */
 enum sl_status sl_split_choose(const struct sl_split_model *model,
                                const struct sl_split_card *cards, uint32_t n_cards,
                                bool none_at_first, struct sl_split *out_split,

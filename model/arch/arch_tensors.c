@@ -51,6 +51,9 @@ enum dim {
     D_NOPE,
     D_LATENT_V,
     D_LATENT_JOINED, /* n_head * (n_nope + head_dim_v) */
+    D_INDEX_Q,       /* n_index_head * index_dim */
+    D_INDEX_DIM,
+    D_INDEX_HEADS,
     D_QKV,
     D_EMBD_LAYER,
     D_EMBD_LAYERS, /* of all layers */
@@ -150,6 +153,11 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_LATENT_K_B] = {"attn_k_b.weight", {D_NOPE, D_LATENT, D_HEADS}, false},
     [SL_L_LATENT_V_B] = {"attn_v_b.weight", {D_LATENT, D_LATENT_V, D_HEADS}, false},
     [SL_L_LATENT_KV_B] = {"attn_kv_b.weight", {D_LATENT, D_LATENT_JOINED}, false},
+    [SL_L_INDEX_Q] = {"indexer.attn_q_b.weight", {D_LORA_Q, D_INDEX_Q}, false},
+    [SL_L_INDEX_K] = {"indexer.attn_k.weight", {D_EMBD, D_INDEX_DIM}, false},
+    [SL_L_INDEX_K_NORM] = {"indexer.k_norm.weight", {D_INDEX_DIM}, true},
+    [SL_L_INDEX_K_BIAS] = {"indexer.k_norm.bias", {D_INDEX_DIM}, true},
+    [SL_L_INDEX_WEIGHTS] = {"indexer.proj.weight", {D_EMBD, D_INDEX_HEADS}, false},
     [SL_L_ATTN_POST_NORM] = {"post_attention_norm.weight", {D_EMBD}, true},
     [SL_L_FFN_POST_NORM] = {"post_ffw_norm.weight", {D_EMBD}, true},
     [SL_L_SHARED_POST_NORM] = {"post_ffw_norm_1.weight", {D_EMBD}, true},
@@ -230,6 +238,9 @@ static const struct {
 /* What a layer that reads another's keys and values may have in a file, and has no use for. */
 #define ROLES_KV    (SL_ROLE(SL_L_ATTN_K) | SL_ROLE(SL_L_ATTN_V) | SL_ROLE(SL_L_ATTN_K_NORM))
 #define ROLES_DENSE (SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) | SL_ROLE(SL_L_FFN_DOWN))
+#define ROLES_INDEX                                                                                \
+    (SL_ROLE(SL_L_INDEX_Q) | SL_ROLE(SL_L_INDEX_K) | SL_ROLE(SL_L_INDEX_K_NORM) |                  \
+     SL_ROLE(SL_L_INDEX_K_BIAS) | SL_ROLE(SL_L_INDEX_WEIGHTS))
 #define ROLES_SHARED                                                                               \
     (SL_ROLE(SL_L_SHARED_GATE) | SL_ROLE(SL_L_SHARED_UP) | SL_ROLE(SL_L_SHARED_DOWN))
 
@@ -238,6 +249,8 @@ static sl_roles latent_roles(const struct sl_latent_spec *s) {
     sl_roles q = s->n_lora_q ? SL_ROLE(SL_L_LATENT_Q_A) | SL_ROLE(SL_L_LATENT_Q_A_NORM) |
                                    SL_ROLE(SL_L_LATENT_Q_B)
                              : SL_ROLE(SL_L_ATTN_Q);
+    if (sl_latent_chooses(s))
+        q |= ROLES_INDEX;
     return q | (s->joined ? SL_ROLE(SL_L_LATENT_KV_B)
                           : SL_ROLE(SL_L_LATENT_K_B) | SL_ROLE(SL_L_LATENT_V_B));
 }
@@ -371,6 +384,12 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return c->head_dim_v;
     case D_LATENT_JOINED:
         return (uint64_t)c->n_head * (c->n_nope + c->head_dim_v);
+    case D_INDEX_Q:
+        return (uint64_t)c->n_index_head * c->index_dim;
+    case D_INDEX_DIM:
+        return c->index_dim;
+    case D_INDEX_HEADS:
+        return c->n_index_head;
     case D_QKV:
         return (uint64_t)a->n_head * a->head_dim_k + (uint64_t)a->n_head_kv * a->head_dim_k +
                (uint64_t)a->n_head_kv * a->head_dim_v;

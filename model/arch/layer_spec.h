@@ -98,7 +98,17 @@ struct sl_latent_spec {
     bool joined;          /* keys' and values' projections are one matrix, as in older files */
     uint32_t temper_span; /* as in sl_attention_spec */
     float temper_scale;
+    /* Sparse attention: a row attends to the n_index_top positions for which an indexer of
+     * n_index_head heads of index_dim elements has the highest scores. 0: to all of them. */
+    uint32_t n_index_head, index_dim, n_index_top;
+    bool index_neox;      /* the indexer's heads are rotated in pairs half of n_rot apart */
+    uint32_t choice_back; /* it has no indexer, and attends to what the layer so many before it has
+                             chosen; 0: its own choice */
 };
+/* Has it an indexer of its own? */
+static inline bool sl_latent_chooses(const struct sl_latent_spec *c) {
+    return c->n_index_top && !c->choice_back;
+}
 
 enum sl_router_kind { SL_ROUTER_KIND_SOFTMAX, SL_ROUTER_KIND_SIGMOID };
 

@@ -15,7 +15,7 @@ static const struct sl_arch *const arches[] = {
     &sl_arch_cohere2moe,    &sl_arch_dbrx,        &sl_arch_grok,       &sl_arch_mimo2,
     &sl_arch_mistral4,      &sl_arch_arctic,      &sl_arch_step35,     &sl_arch_mistral3,
     &sl_arch_smallthinker,  &sl_arch_maple,       &sl_arch_phimoe,     &sl_arch_lfm2moe,
-    &sl_arch_granitehybrid, &sl_arch_jamba,
+    &sl_arch_granitehybrid, &sl_arch_jamba,       &sl_arch_deepseek32, &sl_arch_glm_dsa,
 };
 #define N_ARCHES (sizeof arches / sizeof arches[0])
 

@@ -118,6 +118,13 @@ enum sl_layer_role {
     SL_L_LATENT_V_B,       /* [n_latent, head_dim_v, n_head] */
     SL_L_LATENT_KV_B, /* in place of these [n_latent, n_head * (n_nope + head_dim_v)]: of each head
                          the rows that give its key, then those of its value */
+    /* Of an indexer: its queries [n_lora_q, n_index_head * index_dim], its key [n_embd, index_dim],
+     * a layer norm of that [index_dim], the weights of its heads [n_embd, n_index_head]. */
+    SL_L_INDEX_Q,
+    SL_L_INDEX_K,
+    SL_L_INDEX_K_NORM,
+    SL_L_INDEX_K_BIAS,
+    SL_L_INDEX_WEIGHTS,
     /* Norms [n_embd] of what a part of the layer gives, before it is added. */
     SL_L_ATTN_POST_NORM,    /* post_attention_norm.weight */
     SL_L_FFN_POST_NORM,     /* post_ffw_norm.weight */

@@ -2,8 +2,29 @@
 
 #include <string.h>
 
+enum sl_status sl_model_cut(const struct sl_model *m, uint32_t layer, struct sl_err *err) {
+    for (uint32_t l = layer; layer && l < m->hp.n_layer; l++) {
+        const struct sl_layer_spec *s = &m->layers[l].spec;
+        uint32_t kv = s->mixer == SL_MIXER_ATTENTION ? s->attention.kv_back : 0;
+        uint32_t choice = s->mixer == SL_MIXER_LATENT ? s->latent.choice_back : 0;
+        uint32_t back = kv ? kv : choice;
+        if (back > l - layer)
+            return sl_fail(err, SL_ERR_UNSUPPORTED,
+                           "layer %u %s of layer %u: a split must not be between them", l,
+                           kv ? "reads the keys and values" : "attends to the choice", l - back);
+    }
+    return SL_OK;
+}
+
 enum sl_status sl_model_slice(const struct sl_model *m, uint32_t first, uint32_t n,
                               struct sl_model *out_slice, struct sl_err *err) {
+    SL_TRY(sl_model_slice_alone(m, first, n, out_slice, err));
+    SL_TRY(sl_model_cut(m, first, err));
+    return first + n < m->hp.n_layer ? sl_model_cut(m, first + n, err) : SL_OK;
+}
+
+enum sl_status sl_model_slice_alone(const struct sl_model *m, uint32_t first, uint32_t n,
+                                    struct sl_model *out_slice, struct sl_err *err) {
     uint32_t all = m->hp.n_layer;
     if (first >= all || n > all - first || (!n && first))
         return sl_fail(err, SL_ERR_INVALID, "%u layers from layer %u on: there are %u", n, first,
@@ -12,12 +33,6 @@ enum sl_status sl_model_slice(const struct sl_model *m, uint32_t first, uint32_t
         return sl_fail(err, SL_ERR_UNSUPPORTED,
                        "layers with embeddings of their own cannot be split among devices or "
                        "machines: give one --device, and no --worker");
-    for (uint32_t l = first; l < first + n; l++)
-        if (m->layers[l].spec.attention.kv_back > l - first)
-            return sl_fail(err, SL_ERR_UNSUPPORTED,
-                           "layer %u reads the keys and values of layer %u: a split must not be "
-                           "between them",
-                           l, l - m->layers[l].spec.attention.kv_back);
     struct sl_model s = *m;
     s.layers = m->layers + first;
     s.hp.n_layer = n;

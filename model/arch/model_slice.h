@@ -12,9 +12,16 @@
 
 /* Layers [first, first + n) of m, which may be a slice itself; n at least 1, or 0 for the embedding
  * alone, with first 0. The slice borrows m and must be gone before it. SL_ERR_INVALID: m has no
- * such layers. */
+ * such layers. SL_ERR_UNSUPPORTED: it cannot be cut at one of the ends. */
 enum sl_status sl_model_slice(const struct sl_model *m, uint32_t first, uint32_t n,
                               struct sl_model *out_slice, struct sl_err *err) SL_MUST_CHECK;
+/* The same without asking whether the model can be cut there: to measure what layers take. */
+enum sl_status sl_model_slice_alone(const struct sl_model *m, uint32_t first, uint32_t n,
+                                    struct sl_model *out_slice, struct sl_err *err) SL_MUST_CHECK;
+/* May a slice begin with this layer? SL_ERR_UNSUPPORTED: a layer from there on reads what one
+ * before it keeps or has chosen; the error names both. */
+enum sl_status sl_model_cut(const struct sl_model *m, uint32_t layer,
+                            struct sl_err *err) SL_MUST_CHECK;
 /* The embedding is another slice's: the one of layer 0, where a slice of no layers comes before. */
 void sl_model_slice_drop_input(struct sl_model *slice);
 /* Zeroes it; also a zeroed one. Never sl_model_close a slice. */

@@ -47,6 +47,9 @@ const struct sl_synth_config sl_synth_default = {
     .n_state = 32,
     .n_latent = 64,
     .head_dim_v = 64,
+    .n_index_head = 4,
+    .index_dim = 64,
+    .n_index_top = 64,
     .attn = {{SL_DTYPE_Q8_0}, 1},
     .ffn = {{SL_DTYPE_Q8_0}, 1},
     .gate = {{SL_DTYPE_Q8_0}, 1},
@@ -295,14 +298,26 @@ static void write_latent(struct sl_gguf_writer *w, const struct sl_synth_config 
     sl_gguf_write_u32(w, KEY("attention.head_count_kv"), c->joined_kv ? c->n_head : 1);
     sl_gguf_write_u32(w, KEY("rope.dimension_count"), rot);
     sl_gguf_write_u32(w, KEY("attention.kv_lora_rank"), c->n_latent);
-    if (c->n_lora_q)
-        sl_gguf_write_u32(w, KEY("attention.q_lora_rank"), c->n_lora_q);
+    if (sl_synth_lora_q(c))
+        sl_gguf_write_u32(w, KEY("attention.q_lora_rank"), sl_synth_lora_q(c));
     sl_gguf_write_u32(w, KEY("attention.key_length"),
                       c->joined_kv ? c->head_dim : c->n_latent + rot);
     sl_gguf_write_u32(w, KEY("attention.value_length"), c->joined_kv ? c->head_dim_v : c->n_latent);
     if (!c->joined_kv) {
         sl_gguf_write_u32(w, KEY("attention.key_length_mla"), c->head_dim);
         sl_gguf_write_u32(w, KEY("attention.value_length_mla"), c->head_dim_v);
+    }
+    uint32_t traits = sl_synth_family_find(c->arch)->traits;
+    if (traits & SL_SYNTH_INDEX) {
+        sl_gguf_write_u32(w, KEY("attention.indexer.head_count"), c->n_index_head);
+        sl_gguf_write_u32(w, KEY("attention.indexer.key_length"), c->index_dim);
+        sl_gguf_write_u32(w, KEY("attention.indexer.top_k"), c->n_index_top);
+    }
+    if (c->index_every) {
+        sl_gguf_array_begin_i32(w, KEY("attention.indexer.types"));
+        for (uint32_t l = 0; l < c->n_layer; l++)
+            sl_gguf_array_add_i32(w, sl_synth_has_indexer(c, traits, l));
+        sl_gguf_array_end(w);
     }
 #undef KEY
 }

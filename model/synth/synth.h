@@ -54,6 +54,9 @@ struct sl_synth_config {
      * n_rot are rotated (0 = half), head_dim_v of its value, from latents of n_latent. */
     uint32_t n_lora_q; /* rank of q's projection; 0 = one matrix */
     uint32_t n_latent, head_dim_v;
+    /* Of architectures with an indexer: its heads, their elements, the positions that it chooses;
+     * glm-dsa: every so many-th layer has one, from the first on; 0 = as the program assumes. */
+    uint32_t n_index_head, index_dim, n_index_top, index_every;
     bool joined_kv;         /* one matrix for keys and values, as in older files */
     float yarn_log_mul;     /* 0 = none stated */
     bool router_sigmoid;    /* with a bias for the choice; the weights are divided by their sum */

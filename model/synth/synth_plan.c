@@ -65,6 +65,10 @@ static const struct sl_synth_family families[] = {
      SL_SYNTH_MOE | SL_SYNTH_EXPERT_FF | SL_SYNTH_DENSE_LEAD | SL_SYNTH_WINDOW | SL_SYNTH_SINKS},
     {"mistral4",
      SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_LATENT},
+    {"deepseek32", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
+                       SL_SYNTH_LATENT | SL_SYNTH_INDEX},
+    {"glm-dsa", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
+                    SL_SYNTH_LATENT | SL_SYNTH_INDEX | SL_SYNTH_INDEX_SOME},
     {"arctic", SL_SYNTH_MOE},
     {"mistral3", SL_SYNTH_MAY_MOE},
     {"step35", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
@@ -275,7 +279,7 @@ static void add_mamba1(struct sl_synth_plan *p, const struct sl_synth_config *c,
 static void add_latent(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
     int i = (int)l;
     uint64_t n = c->n_embd, heads = c->n_head, q = heads * c->head_dim, o = heads * c->head_dim_v;
-    uint64_t rot = sl_synth_latent_rot(c), nope = c->head_dim - rot, low = c->n_lora_q;
+    uint64_t rot = sl_synth_latent_rot(c), nope = c->head_dim - rot, low = sl_synth_lora_q(c);
     float in = 1 / sqrtf((float)n), of_latent = 1 / sqrtf((float)c->n_latent);
     float share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
     enum sl_dtype attn = pick(&c->attn, l);
@@ -297,6 +301,20 @@ static void add_latent(struct sl_synth_plan *p, const struct sl_synth_config *c,
             "attn_v_b.weight", i);
     }
     add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)o), o, n, 0, "attn_output.weight", i);
+}
+
+/* An indexer, whose queries come from those of the attention. */
+static void add_indexer(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+    int i = (int)l;
+    uint64_t n = c->n_embd, low = sl_synth_lora_q(c), heads = c->n_index_head, dim = c->index_dim;
+    float in = 1 / sqrtf((float)n);
+    enum sl_dtype attn = pick(&c->attn, l);
+    add(p, attn, SL_FILL_RANDOM, 1 / sqrtf((float)low), low, heads * dim, 0,
+        "indexer.attn_q_b.weight", i);
+    add(p, attn, SL_FILL_RANDOM, in, n, dim, 0, "indexer.attn_k.weight", i);
+    add_norm(p, dim, "indexer.k_norm.weight", i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, dim, 0, 0, "indexer.k_norm.bias", i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, in, n, heads, 0, "indexer.proj.weight", i);
 }
 
 /* Behind the last layer: what guesses ahead has a layer, and what joins a token to its state. */
@@ -372,6 +390,8 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, n, 0, 0, "attn_norm.bias", i);
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, n, 0, 0, "ffn_norm.bias", i);
     }
+    if (traits & SL_SYNTH_LATENT && sl_synth_has_indexer(c, traits, l))
+        add_indexer(p, c, l);
     if (traits & SL_SYNTH_LATENT)
         add_latent(p, c, l);
     else if (sl_synth_attends(c, traits, l))
@@ -474,7 +494,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         return refuse_arch(c->arch, err);
     uint32_t traits = family->traits, parts = sl_synth_parts(c->arch);
     bool moe = traits & SL_SYNTH_MOE, shared = traits & SL_SYNTH_SHARED;
-    bool latent = traits & SL_SYNTH_LATENT;
+    bool latent = traits & SL_SYNTH_LATENT, index = traits & SL_SYNTH_INDEX;
     bool dense = !c->n_expert || c->n_layer_dense || c->moe_step > 1 ||
                  (c->n_nextn && parts & SL_SYNTH_NEXTN_DENSE);
     bool own_window = traits & SL_SYNTH_GEMMA4, pattern = parts & SL_SYNTH_PATTERN;
@@ -513,6 +533,10 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
              ? SL_MAX_LAYERS - c->n_layer
              : 0},
         {"q-lora", c->n_lora_q, 0, latent ? 1u << 16 : 0},
+        {"index-heads", c->n_index_head, 1, 1024},
+        {"index-dim", c->index_dim, index ? sl_synth_latent_rot(c) : 1, 1024},
+        {"index-top", c->n_index_top, 1, 1u << 20},
+        {"index-every", c->index_every, 0, traits & SL_SYNTH_INDEX_SOME ? SL_MAX_LAYERS : 0},
         {"latent", c->n_latent, 1, 4096},
         {"value-dim", c->head_dim_v, 1, 1024},
         {"sigmoid", c->router_sigmoid, 0, latent},

@@ -25,6 +25,8 @@ enum {
     SL_SYNTH_DELTA = 1 << 16,       /* gated delta nets, and gates on attention */
     SL_SYNTH_DELTA_BA = 1 << 17,    /* whose gates come from one matrix */
     SL_SYNTH_SECTIONS = 1 << 18,    /* multi-section RoPE */
+    SL_SYNTH_INDEX = 1 << 22,       /* whose positions an indexer chooses */
+    SL_SYNTH_INDEX_SOME = 1 << 23,  /* that not all layers need have */
     SL_SYNTH_LATENT = 1 << 24,      /* latent attention, and DeepSeek's experts */
     SL_SYNTH_GEMMA4 = 1 << 28,      /* what only it has: synth_plan.c */
 };
@@ -113,6 +115,20 @@ static inline uint32_t sl_synth_rot(const struct sl_synth_config *c) {
 }
 static inline uint32_t sl_synth_latent_rot(const struct sl_synth_config *c) {
     return c->n_rot ? c->n_rot : c->head_dim / 4 * 2;
+}
+/* Rank of q's projection, which an indexer cannot be without; 0 = one matrix. */
+static inline uint32_t sl_synth_lora_q(const struct sl_synth_config *c) {
+    bool index = sl_synth_family_find(c->arch)->traits & SL_SYNTH_INDEX;
+    return c->n_lora_q || !index ? c->n_lora_q : 64;
+}
+/* Has the layer an indexer? GLM-5.2's have one where index_every is 0 and the file does not say. */
+static inline bool sl_synth_has_indexer(const struct sl_synth_config *c, uint32_t traits,
+                                        uint32_t layer) {
+    if (!(traits & SL_SYNTH_INDEX_SOME) || layer >= c->n_layer)
+        return traits & SL_SYNTH_INDEX;
+    if (!c->index_every)
+        return c->n_ctx < 1u << 20 || layer < 2 || (layer - 2) % 4 == 0;
+    return layer % c->index_every == 0;
 }
 /* Has the layer attention? Those that guess ahead have. */
 static inline bool sl_synth_attends(const struct sl_synth_config *c, uint32_t traits,

@@ -36,6 +36,7 @@ SHAPES = {
     "Mamba-2": ["--arch", "granitehybrid", "--layers", "5"],
     "short convolutions": ["--arch", "lfm2moe", "--layers", "5"],
     "latent attention": ["--arch", "deepseek2", "--layers", "5"],
+    "an indexer": ["--arch", "deepseek32", "--layers", "5", "--q-lora", "64", "--index-top", "48"],
 }
 
 

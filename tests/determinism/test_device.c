@@ -366,7 +366,7 @@ static void other_shapes(void **state) {
     static const char *const archs[] = {
         "qwen2moe", "llama",  "qwen3",   "qwen3next",     "deepseek2",    "gemma4",
         "llama4",   "afmoe",  "arctic",  "cohere2moe",    "smallthinker", "step35",
-        "maple",    "phimoe", "lfm2moe", "granitehybrid", "jamba"};
+        "maple",    "phimoe", "lfm2moe", "granitehybrid", "jamba",        "deepseek32"};
     static const struct setting settings[] = {
         {.where = SL_EXPERTS_STREAMED,
          .device_percent = 40,
@@ -393,6 +393,8 @@ static void other_shapes(void **state) {
             c.n_expert_used = 1, c.n_expert_used_odd = 0;
         if (i == 2)
             c.n_expert = c.n_expert_used = c.n_expert_used_odd = 0, c.n_ff = 256;
+        if (i == 17)
+            c.n_ff_shared = c.n_ff_expert, c.n_lora_q = 64, c.n_index_top = 20;
         open_model(&m, &c);
         run_setting(m.model, &(struct setting){.cpu = true, .parallel = 2, .batch = 64}, &plain);
         check(m.model, &(struct setting){.where = SL_EXPERTS_RESIDENT, .parallel = 8, .batch = 64},

@@ -509,6 +509,30 @@ static void latents(void **state) {
     compare_all(&(struct subject){.name = "latents", .config = &c});
 }
 
+/* Positions that an indexer chooses, in two layers of five; the others attend to the same. */
+static void chosen_positions(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("glm-dsa");
+    c.n_layer_dense = 1;
+    c.n_expert = 11;
+    c.n_expert_used = 3;
+    c.n_ff_shared = 256;
+    c.n_head = 5;
+    c.n_head_kv = 1;
+    c.head_dim = 72;
+    c.n_rot = 8;
+    c.head_dim_v = 40;
+    c.n_latent = 96;
+    c.n_lora_q = 64;
+    c.n_index_head = 6;
+    c.index_dim = 64;
+    c.n_index_top = 24;
+    c.index_every = 3;
+    c.router_sigmoid = true;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_0, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "chosen positions", .config = &c});
+}
+
 /* Keys' and values' projections in one matrix; a query from one matrix. */
 static void joined_latents(void **state) {
     (void)state;
@@ -618,6 +642,7 @@ int main(void) {
         cmocka_unit_test(short_convolutions),
         cmocka_unit_test(state_spaces),
         cmocka_unit_test(latents),
+        cmocka_unit_test(chosen_positions),
         cmocka_unit_test(joined_latents),
         cmocka_unit_test(parts_with_norms),
         cmocka_unit_test(layers_with_embeddings),

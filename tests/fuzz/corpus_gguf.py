@@ -101,6 +101,11 @@ def latent_model(joined, arch="deepseek2"):
     if arch == "mistral4":
         keys += [kv("mistral4.attention.temperature_scale", F32, 0.1),
                  kv("mistral4.attention.temperature_length", U32, 16)]
+    indexed = {"deepseek32": (True, True, True), "glm-dsa": (True, False, True)}.get(arch, (False,) * 3)
+    if indexed[0]:
+        keys += [kv(arch + ".attention.indexer." + k, U32, n) for k, n in (("head_count", 3), ("key_length", 4), ("top_k", 2))]
+    if arch == "glm-dsa":
+        keys.append(kv("glm-dsa.attention.indexer.types", ARR, [1, 0]))
     keys.append(kv("tokenizer.ggml.tokens", ARR, ["a", "b", "<s>"]))
     t = [("token_embd.weight", [embd, 3]), ("output_norm.weight", [embd])]
     for i in range(3):
@@ -112,6 +117,10 @@ def latent_model(joined, arch="deepseek2"):
         else:
             names += [("attn_q_a", [embd, 5]), ("attn_q_a_norm", [5]), ("attn_q_b", [5, q]),
                       ("attn_k_b", [nope, latent, heads]), ("attn_v_b", [latent, v, heads])]
+        if indexed[i]:
+            names += [("indexer.attn_q_b", [5, 12]), ("indexer.attn_k", [embd, 4]), ("indexer.k_norm", [4]),
+                      ("indexer.proj", [embd, 3])]
+            t.append(("blk.%d.indexer.k_norm.bias" % i, [4]))
         for n in ("gate", "up", "down"):
             def dims(width):
                 return [width, embd] if n == "down" else [embd, width]
@@ -416,6 +425,9 @@ LIES = {
     "deepseek2": {"attention.kv_lora_rank": 2**31, "attention.key_length_mla": 2, "attention.key_length": 9,
                   "attention.q_lora_rank": 2**31, "expert_group_count": 3, "expert_group_used_count": 3,
                   "expert_gating_func": 99, "rope.scaling.yarn_log_multiplier": NAN, "attention.head_count_kv": 2},
+    "deepseek32": {"attention.indexer.head_count": 2**31, "attention.indexer.key_length": 1, "attention.indexer.top_k": 0,
+                   "attention.q_lora_rank": 0},
+    "glm-dsa": {"attention.indexer.types": 0, "attention.indexer.key_length": 2**31, "attention.indexer.top_k": 2**31},
     "deepseek2-joined": {"attention.value_length": 2**31, "rope.dimension_count": 2**31, "attention.head_count_kv": 1},
     "mistral4": {"attention.temperature_length": 0, "attention.temperature_scale": -1.0},
     "mistral3": {"attention.temperature_scale": NAN, "rope.scaling.original_context_length": 0},
@@ -465,6 +477,8 @@ def main():
     files["deepseek2"] = latent_model(False)
     files["deepseek2-joined"] = latent_model(True)
     files["mistral4"] = latent_model(False, "mistral4")
+    files["deepseek32"] = latent_model(False, "deepseek32")
+    files["glm-dsa"] = latent_model(False, "glm-dsa")
     files.update((name, parts_model(name)) for name in PARTS)
     files["step35-clamps-of-two"] = parts_model("step35", "swiglu_clamp_exp=[0.5,0.5]")
     files["maple-limits-of-two"] = parts_model("maple", "swiglu_clamp_exp=[0.5,0.5]")

@@ -51,7 +51,8 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
     bool dense = strcmp(arch, "qwen3") == 0 || strcmp(arch, "qwen35") == 0;
     c.n_expert = dense ? 0 : 6;
     c.n_expert_used = dense ? 0 : 2;
-    bool latent = strcmp(arch, "deepseek2") == 0;
+    bool index = strcmp(arch, "deepseek32") == 0 || strcmp(arch, "glm-dsa") == 0;
+    bool latent = strcmp(arch, "deepseek2") == 0 || index;
     c.n_layer_dense = strcmp(arch, "ernie4_5-moe") == 0 || latent;
     c.n_head_kv_odd = strcmp(arch, "hunyuan-moe") == 0; /* layers of two shapes */
     c.window = 40;
@@ -68,6 +69,12 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
         c.head_dim_v = 24;
         c.n_lora_q = 32;
         c.router_sigmoid = true;
+    }
+    if (index) {
+        c.n_index_head = 3;
+        c.index_dim = 48;
+        c.n_index_top = 40;
+        c.index_every = arch[0] == 'g' ? 2 : 0;
     }
     if (strcmp(arch, "gemma4") == 0) { /* heads of two sizes, and of two numbers */
         c.window_period = 2;

@@ -71,6 +71,12 @@ static int setup_latent(void **state) {
     return open_arch("deepseek2", 0);
 }
 
+/* An indexer's keys beside these. */
+static int setup_index(void **state) {
+    (void)state;
+    return open_arch("deepseek32", 0);
+}
+
 static int teardown(void **state) {
     (void)state;
     close_model(&tiny);
@@ -372,5 +378,6 @@ int main(void) {
     failed += cmocka_run_group_tests(tests, setup_conv, teardown);
     failed += cmocka_run_group_tests(tests, setup_mamba, teardown);
     failed += cmocka_run_group_tests(tests, setup_mamba1, teardown);
-    return failed + cmocka_run_group_tests(tests, setup_latent, teardown);
+    failed += cmocka_run_group_tests(tests, setup_latent, teardown);
+    return failed + cmocka_run_group_tests(tests, setup_index, teardown);
 }

@@ -179,7 +179,7 @@ static struct sl_split chosen(const struct sl_split_heat *heat, uint32_t n_layer
     struct sl_split_model m = {
         .n_layer = n_layer, .layers = layers, .least_slot_bytes = 1000, .heat = heat};
     for (uint32_t i = 0; i < n_layer; i++)
-        layers[i] = (struct sl_split_layer){2000, 10000, 2000, 1000};
+        layers[i] = (struct sl_split_layer){2000, 10000, 2000, 1000, false};
     for (uint32_t i = 0; i < n; i++)
         cards[i] = (struct sl_split_card){n_layer * (2000 + 2500) / n + 1000, 0, 0};
     struct sl_split split = {0};

@@ -376,6 +376,8 @@ static void try_all(const struct sl_split_model *m, const struct sl_split_card *
         return;
     }
     for (uint32_t to = from + 1; to <= m->n_layer; to++) {
+        if (to < m->n_layer && m->layers[to].joined)
+            continue;
         uint64_t least = least_of(m, &cards[card], from, to);
         try_all(m, cards, n, card + 1, to, fits && least <= cards[card].budget_bytes,
                 least > most ? least : most, out_any, out_least);
@@ -398,7 +400,8 @@ static void every_split_was_looked_at(void **state) {
         uint32_t n = 1 + sl_rng_below(&rng, m.n_layer < 4 ? m.n_layer : 4);
         for (uint32_t i = 0; i < m.n_layer; i++)
             layers[i] = (struct sl_split_layer){sl_rng_below(&rng, 100), sl_rng_below(&rng, 200),
-                                                sl_rng_below(&rng, 100), sl_rng_below(&rng, 20)};
+                                                sl_rng_below(&rng, 100), sl_rng_below(&rng, 20),
+                                                i && !sl_rng_below(&rng, 6)};
         for (uint32_t i = 0; i < n; i++)
             cards[i] = (struct sl_split_card){sl_rng_below(&rng, 600), sl_rng_below(&rng, 50),
                                               sl_rng_below(&rng, 3) * 1000};
@@ -417,7 +420,7 @@ static void every_split_was_looked_at(void **state) {
         uint32_t from = 0;
         assert_int_equal(split.n, n);
         for (uint32_t i = 0; i < n; i++) {
-            assert_true(split.n_layer[i] > 0);
+            assert_true(split.n_layer[i] > 0 && !layers[from].joined);
             assert_true(least_of(&m, &cards[i], from, from + split.n_layer[i]) <=
                         cards[i].budget_bytes);
             from += split.n_layer[i];
@@ -440,7 +443,7 @@ static void what_is_chosen(void **state) {
     struct sl_split_layer layers[48];
     struct sl_split_model m = {.n_layer = 48, .layers = layers, .least_slot_bytes = 10};
     for (uint32_t i = 0; i < 48; i++)
-        layers[i] = (struct sl_split_layer){20, 1000, 20, 50};
+        layers[i] = (struct sl_split_layer){20, 1000, 20, 50, false};
     struct sl_split_card cards[3] = {{100000, 10, 0}, {100000, 10, 0}, {100000, 10, 0}};
     struct sl_split s = chosen(&m, cards, 2);
     assert_true(s.n_layer[0] == 24 && s.n_layer[1] == 24);
@@ -463,7 +466,7 @@ static void what_is_chosen(void **state) {
     struct sl_split_model big = {.n_layer = 48, .layers = real, .least_slot_bytes = 10};
     struct sl_split_card fast[2] = {{UINT64_MAX, 0, 4500000000000}, {UINT64_MAX, 0, 4500000000000}};
     for (uint32_t i = 0; i < 48; i++)
-        real[i] = (struct sl_split_layer){0, 0, 37e6 + (i == 47 ? 255e6 : 0), 0};
+        real[i] = (struct sl_split_layer){0, 0, 37e6 + (i == 47 ? 255e6 : 0), 0, false};
     assert_int_equal(chosen(&big, fast, 2).n_layer[0], 25);
     fast[0].bytes_per_s = fast[1].bytes_per_s = 1000000000000;
     assert_int_equal(chosen(&big, fast, 2).n_layer[0], 26);

@@ -80,6 +80,14 @@ static int setup_latent(void **state) {
     return 0;
 }
 
+/* An indexer's keys beside these, of every second layer. */
+static int setup_index(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("glm-dsa");
+    open_model(&tiny, &c);
+    return 0;
+}
+
 static int teardown(void **state) {
     (void)state;
     close_model(&tiny);
@@ -455,5 +463,6 @@ int main(void) {
     failed += cmocka_run_group_tests(tests, setup_mamba, teardown);
     failed += cmocka_run_group_tests(tests, setup_mamba1, teardown);
     failed += cmocka_run_group_tests(tests, setup_latent, teardown);
+    failed += cmocka_run_group_tests(tests, setup_index, teardown);
     return failed;
 }
