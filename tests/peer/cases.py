@@ -1,6 +1,7 @@
 """Synthetic models of every architecture and tensor type, as options of `sluice synth`."""
 MOE = "--experts 8 --top-k 2"
 LONG = [(1, 1), (4, 650)]
+CHOSEN = [(1, 1), (4, 320)]
 MLA = "--heads 5 --head-dim 40 --rotated 16 --value-dim 24 --latent 96"
 F32 = "-t F32 --embd-type F32 --output-type F32"
 MXFP4 = "-t Q8_0 --gate MXFP4 --up MXFP4 --down MXFP4"
@@ -201,6 +202,22 @@ CASES = [
     ("deepseek2 f32, yarn without a multiplier", f"--arch deepseek2 {F32} {MOE} {MLA} --q-lora 48 --yarn 4", True, LONG),
     ("deepseek2 f32, 20 heads of 256", f"--arch deepseek2 {F32} {MOE} --heads 20 --head-dim 256 --rotated 64 "
      "--value-dim 256 --latent 512 --q-lora 192 --layers 2 --nextn 1 --sigmoid", True, LONG),
+    # More positions than an indexer chooses. So many heads that no score is a sum of nothing but zeros: of equal scores
+    # llama.cpp takes any. Where rounding decides at the edge of a choice, one position more or less moves a row past the
+    # bar: in these no row is at that edge. Heads of other sizes than powers of two end llama.cpp's process.
+    ("deepseek32 f32, four indexers", f"--arch deepseek32 {F32} {MOE} {MLA} --q-lora 48 --dense-layers 1 --index-heads 17 "
+     "--index-dim 64 --index-top 96", True, LONG),
+    ("deepseek32 f32, four indexers, odd, yarn", f"--seed 2 --arch deepseek32 {F32} --experts 7 --top-k 3 {MLA} "
+     "--q-lora 56 --index-heads 19 --index-dim 128 --index-top 70 --sigmoid --yarn 8 --yarn-multiplier 0.1", True, CHOSEN),
+    ("glm-dsa f32, an indexer", f"--arch glm-dsa {F32} {MOE} {MLA} --q-lora 48 --dense-layers 1 --index-heads 17 "
+     "--index-dim 64 --index-top 100 --index-every 8 --sigmoid", True, LONG),
+    ("glm-dsa f32, an indexer in every second layer", f"--arch glm-dsa {F32} {MOE} {MLA} --q-lora 48 --layers 5 "
+     "--dense-layers 2 --index-heads 23 --index-dim 128 --index-top 128 --index-every 2 --sigmoid --nextn 1", True, CHOSEN),
+    ("deepseek32 q8_0, four indexers", f"--arch deepseek32 -t Q8_0 {MOE} --heads 6 --head-dim 96 --rotated 32 --value-dim 64 "
+     "--latent 128 --q-lora 64 --index-heads 18 --index-dim 128 --index-top 128", 5e-3, LONG),
+    ("glm-dsa q4_K, an indexer", f"--arch glm-dsa -t Q4_K {MOE} --heads 4 --head-dim 96 --rotated 32 --value-dim 64 "
+     "--latent 256 --q-lora 256 --expert-ff 256 --index-heads 18 --index-dim 128 --index-top 128 --index-every 3 --sigmoid",
+     5e-3, LONG),
     ("deepseek2 q8_0", f"--arch deepseek2 -t Q8_0 {MOE} --heads 6 --head-dim 96 --rotated 32 --value-dim 64 "
      "--latent 128 --q-lora 64 --dense-layers 1 --sigmoid", 5e-3, LONG),
     ("deepseek2 q4_K, joined kv_b", f"--arch deepseek2 -t Q4_K {MOE} --heads 4 --head-dim 96 --rotated 32 "
