@@ -295,6 +295,12 @@ class FullDisks:
         for name in os.listdir(disk.path):
             shutil.rmtree(os.path.join(disk.path, name))
         w = cluster.Worker(self.t, "cache:" + disk.path, self.t.socket())
+        try:
+            return self.fill_while(w, disk)
+        finally:
+            w.end()  # in any case: what it has open of removed files takes room
+
+    def fill_while(self, w, disk):
         slow, told = Relay(self.t.folder, w.at), []
         slow.pause = 0.005
         scoring = threading.Thread(target=lambda: told.append(self.t.score(self.model, [*self.options, slow.at])))
