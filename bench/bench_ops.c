@@ -299,6 +299,87 @@ static void bench_attention(const struct bench *b, enum sl_dtype dtype, uint32_t
     mem_free(b->d, a.slot);
 }
 
+/* ---- an indexer, and attention over what it chooses: DeepSeek V3.2's and GLM-5.2's shapes ---- */
+
+#define INDEX_DIM 128u
+#define INDEX_TOP 2048u
+#define LATENT    512u
+#define ROTATED   64u
+#define MOST_KEYS 32768u
+
+struct sparse {
+    struct sl_device *d;
+    struct sl_op_index_choose choose;
+    struct sl_op_chosen_attention attend;
+};
+
+static void index_choose(void *ctx) {
+    struct sparse *s = ctx;
+    check(sl_op_index_choose(s->d, &s->choose), "index_choose");
+}
+static void chosen_attention(void *ctx) {
+    struct sparse *s = ctx;
+    check(sl_op_chosen_attention(s->d, &s->attend), "chosen_attention");
+}
+
+static void *random_halves(const struct bench *b, size_t n) {
+    uint16_t *out = device_memory(b->d, n * sizeof *out);
+    struct sl_rng rng = {n};
+    for (size_t i = 0; i < n; i++)
+        out[i] = sl_f32_to_f16((float)sl_rng_unit(&rng) - 0.5f);
+    return out;
+}
+
+/* One generated row. heads: of the indexer, of attention. */
+static void bench_sparse(const struct bench *b, const uint32_t heads[2], uint32_t ctx) {
+    char what[64];
+    uint32_t n_pages = MOST_KEYS / SL_KV_PAGE_TOKENS;
+    uint32_t *one = device_memory(b->d, (n_pages + 2) * sizeof *one);
+    struct sparse s = {.d = b->d};
+    for (uint32_t i = 0; i < n_pages; i++)
+        one[i] = i * 37 % n_pages; /* 37 is prime to their number */
+    one[n_pages] = 0, one[n_pages + 1] = ctx;
+    s.choose = (struct sl_op_index_choose){.keys = {random_halves(b, (size_t)MOST_KEYS * INDEX_DIM),
+                                                    SL_DTYPE_F16, INDEX_DIM, 0,
+                                                    (size_t)SL_KV_PAGE_TOKENS * INDEX_DIM * 2},
+                                           .q = b->x,
+                                           .w = b->w,
+                                           .chosen = b->ids,
+                                           .page_table = one,
+                                           .row_seq = one + n_pages,
+                                           .row_len = one + n_pages + 1,
+                                           .n_tok = 1,
+                                           .n_decode = 1,
+                                           .n_heads = heads[0],
+                                           .max_pages = n_pages,
+                                           .n_top = INDEX_TOP};
+    s.attend = (struct sl_op_chosen_attention){
+        .kv = {random_halves(b, (size_t)MOST_KEYS * (LATENT + ROTATED)), SL_DTYPE_F16, LATENT,
+               ROTATED, (size_t)SL_KV_PAGE_TOKENS * (LATENT + ROTATED) * 2},
+        .q = b->x,
+        .y = b->y,
+        .chosen = b->ids,
+        .page_table = one,
+        .row_seq = one + n_pages,
+        .row_len = one + n_pages + 1,
+        .n_tok = 1,
+        .n_decode = 1,
+        .n_heads = heads[1],
+        .max_pages = n_pages,
+        .n_top = INDEX_TOP,
+        .scale = 0.07f};
+    index_choose(&s); /* the choice that attention needs */
+    snprintf(what, sizeof what, "sparse: index_choose, %u heads at %u", heads[0], ctx);
+    measure(b, what, index_choose, &s, (double)ctx * INDEX_DIM * 2,
+            (double)ctx * heads[0] * INDEX_DIM * 2, 1);
+    snprintf(what, sizeof what, "sparse: chosen_attention, %u heads at %u", heads[1], ctx);
+    measure(b, what, chosen_attention, &s, INDEX_TOP * (LATENT + ROTATED) * 2.0,
+            (double)INDEX_TOP * heads[1] * (2 * LATENT + ROTATED) * 2, 1);
+    mem_free(b->d, s.choose.keys.rows);
+    mem_free(b->d, s.attend.kv.rows);
+    mem_free(b->d, one);
+}
+
 static void bench_isa(enum sl_cpu_isa isa, uint32_t n_threads, const char *only, double seconds) {
     struct sl_err err;
     struct bench b = {.isa = sl_cpu_isa_name(isa), .only = only, .seconds = seconds};
@@ -307,8 +388,11 @@ static void bench_isa(enum sl_cpu_isa isa, uint32_t n_threads, const char *only,
         return;
     }
     printf("%s\n", b.d->caps.name);
-    struct sl_device_limits limits = {
-        .max_tok = MAX_TOK, .max_expert = N_EXPERT, .max_heads = N_HEADS, .max_head_dim = HEAD_DIM};
+    struct sl_device_limits limits = {.max_tok = MAX_TOK,
+                                      .max_expert = N_EXPERT,
+                                      .max_heads = 128,
+                                      .max_head_dim = LATENT + ROTATED,
+                                      .max_scores = MOST_KEYS};
     if (sl_device_configure(b.d, &limits, &err)) {
         printf("%s\n", err.text);
         exit(1);
@@ -340,6 +424,9 @@ static void bench_isa(enum sl_cpu_isa isa, uint32_t n_threads, const char *only,
             if (isa != SL_CPU_C || shapes[i][1] == 1) /* plain C would take minutes */
                 bench_attention(&b, types[t], shapes[i][0], shapes[i][1], shapes[i][2]);
     }
+    static const uint32_t sparse_heads[][2] = {{64, 128}, {32, 64}};
+    for (int i = 0; i < 4 && isa != SL_CPU_C && (!only || !strncmp(only, "sparse", 6)); i++)
+        bench_sparse(&b, sparse_heads[i / 2], i % 2 ? 32768 : 4096);
     mem_free(b.d, b.x);
     mem_free(b.d, b.y);
     mem_free(b.d, b.w);
