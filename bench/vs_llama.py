@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Decode and prefill speed of Sluice and llama.cpp on one model, alternating in one run.
 
-usage: bench/vs_llama.py [--model FILE] [--rounds N] [--threads N] [--gen N] [--prompt N] [--json FILE]
+usage: bench/vs_llama.py [--model FILE] [--rounds N] [--threads N] [--gen N] [--prompt N]
+                         [--prefix COMMAND] [--json FILE]
 
 The model defaults to a synthetic qwen3moe of 4.8 GiB (24 layers, 64 experts, top-8, Q4_K gate/up, Q6_K down,
 uniform routing), written once to build/bench/bench-5g.gguf. Each round runs llama.cpp, then Sluice, each in a process of its own
 with the whole model in RAM; figures are medians over the rounds. Decode starts from an empty context with random
 tokens in both. The ceiling is the RAM bandwidth that `sluice bench` measures in the same run over the bytes of
-weights that a token touches. Needs `make peer` (the npm package node-llama-cpp) and a quiet machine."""
+weights that a token touches. Needs `make peer` (the npm package node-llama-cpp) and a quiet machine; --prefix runs before
+each measured program, as 'chrt -r 5' where other work cannot be stopped."""
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -21,18 +24,19 @@ GGML = os.path.join(ROOT, "tests/peer/node_modules/@node-llama-cpp/linux-x64/bin
 
 
 def options():
-    o = {"model": None, "rounds": 3, "threads": os.cpu_count(), "gen": 64, "prompt": 512, "json": None}
+    o = {"model": None, "rounds": 3, "threads": os.cpu_count(), "gen": 64, "prompt": 512, "json": None, "prefix": ""}
     args = sys.argv[1:]
     while args:
         name = args.pop(0).lstrip("-")
         if name not in o or not args:
             sys.exit(__doc__)
-        o[name] = args.pop(0) if name in ("model", "json") else int(args.pop(0))
+        o[name] = args.pop(0) if name in ("model", "json", "prefix") else int(args.pop(0))
+    o["prefix"] = shlex.split(o["prefix"])
     return o
 
 
 def llama(o):
-    out = subprocess.run([PEER, "bench", o["model"], str(o["threads"]), str(o["prompt"]), str(o["gen"]), "1", "1,8"],
+    out = subprocess.run(o["prefix"] + [PEER, "bench", o["model"], str(o["threads"]), str(o["prompt"]), str(o["gen"]), "1", "1,8"],
                          env=dict(os.environ, GGML_DIR=GGML), stdout=subprocess.PIPE, check=True).stdout
     rows = {}
     for line in out.splitlines():
@@ -43,7 +47,7 @@ def llama(o):
 
 
 def sluice(o):
-    out = subprocess.run([SLUICE, "bench", "-m", o["model"], "-t", str(o["threads"]), "-p", str(o["prompt"]),
+    out = subprocess.run(o["prefix"] + [SLUICE, "bench", "-m", o["model"], "-t", str(o["threads"]), "-p", str(o["prompt"]),
                           "-n", str(o["gen"]), "-r", "1", "--parallel", "1,8", "--json"],
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
     rows = {}
