@@ -253,6 +253,18 @@ static bool all_there(const struct sl_remote_stages *r, struct sl_err *out_why) 
     return there;
 }
 
+static void resume(const struct sl_remote_stages *r) {
+    struct sl_cluster *c = cluster_of(r);
+    for (uint32_t i = 0; i < c->config.n_workers; i++) {
+        struct sl_peer *p = &c->peers[i];
+        pthread_mutex_lock(&p->lock);
+        for (uint32_t k = 0; k < SL_MAX_STAGES && p->there; k++)
+            if (p->ports[k].remote)
+                sl_stage_remote_resume(p->ports[k].remote);
+        pthread_mutex_unlock(&p->lock);
+    }
+}
+
 static void look(const struct sl_remote_stages *r, uint32_t i, struct sl_remote_look *out) {
     sl_peer_look(&cluster_of(r)->peers[i], out);
 }
@@ -397,6 +409,7 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
     c->base = (struct sl_remote_stages){.hosts = c->hosts,
                                         .wait_ns = config->wait_ns,
                                         .all_there = all_there,
+                                        .resume = resume,
                                         .look = look,
                                         .open_planned = open_planned,
                                         .load = load,

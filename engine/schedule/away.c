@@ -47,6 +47,7 @@ static void leave_slots(struct sl_engine *e) {
 }
 
 static void come_back(struct sl_engine *e) {
+    e->plan.config.remote->resume(e->plan.config.remote);
     sl_info("all machines are there again after %.1f s",
             (double)(sl_now_ns() - e->away_since_ns) * 1e-9);
     set_away(e, false, NULL);

@@ -32,6 +32,7 @@ struct sl_stage_remote {
     uint64_t n_numbered;
     enum sl_status lost; /* not SL_OK: the other end is gone, for this reason */
     struct sl_err why;
+    bool regained; /* lost, but there is another end, which may be asked after a resume */
 };
 
 static struct sl_stage_remote *remote_of(struct sl_stage *s) {
@@ -72,20 +73,23 @@ static bool is_answered_here(struct sl_stage_remote *r, struct sl_stage_call *c)
     }
 }
 
-/* Waits until it may be sent; false: the other end is gone. */
-static bool enlist(struct sl_stage_remote *r, struct sl_stage_call *c, uint64_t *out_number) {
+/* Waits until it may be sent. Not SL_OK: the other end is gone, for this reason. */
+static enum sl_status enlist(struct sl_stage_remote *r, struct sl_stage_call *c,
+                             uint64_t *out_number, struct sl_err *out_why) {
     bool step = is_step(c);
     pthread_mutex_lock(&r->lock);
     while (r->lost == SL_OK && (r->n_asked == MAX_CALLS || (!step && r->n_others)))
         pthread_cond_wait(&r->fewer, &r->lock);
-    bool there = r->lost == SL_OK;
-    if (there) {
+    enum sl_status st = r->lost;
+    if (st == SL_OK) {
         *out_number = ++r->n_numbered;
         r->asked[r->n_asked++] = (struct asked){c, *out_number, sl_now_ns()};
         r->n_others += !step;
+    } else {
+        *out_why = r->why; /* another thread may change it once the lock is open */
     }
     pthread_mutex_unlock(&r->lock);
-    return there;
+    return st;
 }
 
 /* Takes it from those that wait for an answer; false: somebody else has. */
@@ -111,11 +115,12 @@ static void send_ask(struct sl_stage *stage, struct sl_stage_call *c) {
     struct sl_err err = {{0}};
     if (is_answered_here(r, c))
         return;
-    if (!enlist(r, c, &number)) {
-        answer(c, r->lost, &r->why);
+    enum sl_status st = enlist(r, c, &number, &err);
+    if (st != SL_OK) {
+        answer(c, st, &err);
         return;
     }
-    enum sl_status st = sl_message_put_ask(c, number, &r->limits, r->message, r->room, &n, &err);
+    st = sl_message_put_ask(c, number, &r->limits, r->message, r->room, &n, &err);
     if (st == SL_OK) {
         st = r->carrier->send(r->carrier, SL_MESSAGE_ASK, r->message, n);
         if (st == SL_OK || st == SL_ERR_PEER_LOST) /* sl_stage_remote_lost() says which and why */
@@ -176,9 +181,10 @@ enum sl_status sl_stage_remote_received(struct sl_stage_remote *r, const uint8_t
 void sl_stage_remote_lost(struct sl_stage_remote *r, enum sl_status status,
                           const struct sl_err *why) {
     pthread_mutex_lock(&r->lock);
-    if (r->lost == SL_OK) {
+    if (r->lost == SL_OK || r->regained) {
         r->lost = status;
         r->why = *why;
+        r->regained = false;
     }
     pthread_cond_broadcast(&r->fewer);
     for (struct sl_stage_call *c; r->n_asked;) {
@@ -213,9 +219,17 @@ enum sl_status sl_stage_remote_regain(struct sl_stage_remote *r,
                        "another build",
                        hello->device, hello->first_layer, hello->first_layer + hello->n_layer - 1);
     pthread_mutex_lock(&r->lock);
-    r->lost = SL_OK;
+    r->regained = r->lost != SL_OK;
     pthread_mutex_unlock(&r->lock);
     return SL_OK;
+}
+
+void sl_stage_remote_resume(struct sl_stage_remote *r) {
+    pthread_mutex_lock(&r->lock);
+    if (r->regained)
+        r->lost = SL_OK;
+    r->regained = false;
+    pthread_mutex_unlock(&r->lock);
 }
 
 uint64_t sl_stage_remote_waits_since_ns(struct sl_stage_remote *r) {

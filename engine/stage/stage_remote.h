@@ -49,12 +49,16 @@ enum sl_status sl_stage_remote_received(struct sl_stage_remote *r, const uint8_t
 void sl_stage_remote_lost(struct sl_stage_remote *r, enum sl_status status,
                           const struct sl_err *why);
 /* There is another end again, without anything of what was asked before; the carrier reaches it.
- * When nothing is under way. SL_ERR_CONFIG: it is another stage than before, has other shapes, or
- * computes with other bits. */
+ * When nothing is under way. Calls are answered as lost until resume: whoever asks must hear that
+ * the state is gone, even if the other end was away while nothing was asked. SL_ERR_CONFIG: it is
+ * another stage than before, has other shapes, or computes with other bits. */
 enum sl_status sl_stage_remote_regain(struct sl_stage_remote *r,
                                       const struct sl_message_limits *limits,
                                       const struct sl_stage_hello *hello,
                                       struct sl_err *err) SL_MUST_CHECK;
+/* Whoever asks counts on nothing of what was asked before: the end that was regained is asked from
+ * now on. Nothing happens if there is none. */
+void sl_stage_remote_resume(struct sl_stage_remote *r);
 /* When the oldest call that is under way was sent; 0: none is. Any thread. */
 uint64_t sl_stage_remote_waits_since_ns(struct sl_stage_remote *r);
 /* What create allocates. */

@@ -89,6 +89,10 @@ struct sl_remote_stages {
     /* Whether every machine is connected, with its stages unchanged. If false, out_why names the
      * one that is not and the reason. Call it only after the stages are open; any thread. */
     bool (*all_there)(const struct sl_remote_stages *r, struct sl_err *out_why);
+    /* The engine counts on nothing that lost machines had. Until it says so, the stage of a machine
+     * that was lost answers SL_ERR_PEER_LOST, also when the machine is back. Call it after
+     * all_there, while nothing is under way. */
+    void (*resume)(const struct sl_remote_stages *r);
     /* The current state of hosts[i]. Any thread. */
     void (*look)(const struct sl_remote_stages *r, uint32_t i, struct sl_remote_look *out);
     /* Opens a stand-in for device i to plan with. */

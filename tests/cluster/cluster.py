@@ -548,6 +548,22 @@ def fetching(t):
     t.check("and all end well", codes == [0, 0] and not trouble, f"{codes} {logs[trouble.start():][:3000] if trouble else ''}")
 
 
+def lost_between(t, server, worker):
+    """A worker is killed and comes back while nothing is asked: what is known of prefixes is not used any more."""
+    alone = t.alone()[1]
+    before = server.complete(LONG_PROMPT, 24)
+    n_back = server.text().count(f"the worker at {worker.at} is back")
+    worker.end(signal.SIGKILL)
+    worker = Worker(t, t.model, worker.at)
+    until = time.monotonic() + LONG
+    while server.text().count(f"the worker at {worker.at} is back") == n_back and time.monotonic() < until:
+        time.sleep(0.02)
+    after = server.complete(LONG_PROMPT, 24)
+    t.check("a worker is killed and comes back between two requests: the answers are those of one process",
+            [before, after] == [alone, alone], f"{server.text()[-1500:]} {alone} {before} {after}")
+    return worker
+
+
 def losses(t):
     """A worker is killed or stopped while clients wait: their answers go on as if nothing had been."""
     alone = t.alone()[0]
@@ -569,6 +585,7 @@ def losses(t):
         t.check(f"a worker is {how}: the answers are those of one process", together == alone,
                 f"{code} {health} {server.text()[-1500:]} {alone} {together}")
         t.check("and /health said which", code == 503 and second.at in str(health), f"{code} {health}")
+    second = lost_between(t, server, second)
     second.end(signal.SIGKILL)
     server.end()
     second = Worker(t, t.model, t.socket())

@@ -74,6 +74,44 @@ static void test_reason_of_a_loss(void **state) {
     s->ops->close(s);
 }
 
+/* The other end goes and another one comes while nothing is asked: whoever asks next hears that
+ * what the first one had is gone, and only what is asked after a resume goes to the second. */
+static void test_a_loss_between_calls(void **state) {
+    struct end e;
+    struct sl_stage_remote *r = open_remote(&e, SL_OK);
+    struct sl_stage *s = sl_stage_remote_stage(r);
+    const struct sl_stage_hello hello = {.device = "cpu", .heat_bytes = limits.heat_bytes};
+    uint8_t heat[28];
+    struct sl_stage_call c = {.ask = {.what = SL_STAGE_HEAT},
+                              .with = {.bytes = heat, .n_bytes = sizeof heat},
+                              .owner = &e.owner};
+    struct sl_err first, second, err;
+    (void)state;
+    sl_fail(&first, SL_ERR_PEER_LOST, "the worker at b:7070 is lost: it was killed");
+    sl_fail(&second, SL_ERR_PEER_LOST, "the worker at b:7070 is lost: it was stopped");
+    sl_stage_remote_lost(r, SL_ERR_PEER_LOST, &first);
+    assert_int_equal(sl_stage_remote_regain(r, &limits, &hello, &err), SL_OK);
+    s->ops->send(s, &c);
+    assert_int_equal(e.n_sent, 0);
+    assert_int_equal(e.n_answered, 1);
+    assert_int_equal(c.answer.status, SL_ERR_PEER_LOST);
+    assert_string_equal(c.answer.err.text, first.text);
+    /* One that was regained and is lost again cannot be resumed. */
+    sl_stage_remote_lost(r, SL_ERR_PEER_LOST, &second);
+    sl_stage_remote_resume(r);
+    s->ops->send(s, &c);
+    assert_int_equal(e.n_sent, 0);
+    assert_string_equal(c.answer.err.text, second.text);
+    assert_int_equal(sl_stage_remote_regain(r, &limits, &hello, &err), SL_OK);
+    sl_stage_remote_resume(r);
+    s->ops->send(s, &c);
+    assert_int_equal(e.n_sent, 1);
+    assert_int_equal(e.n_answered, 2);
+    sl_stage_remote_lost(r, SL_ERR_PEER_LOST, &first);
+    assert_int_equal(e.n_answered, 3);
+    s->ops->close(s);
+}
+
 /* A message for which there was no room concerns this call alone. */
 static void test_a_message_that_is_not_sent(void **state) {
     struct end e;
@@ -94,6 +132,7 @@ static void test_a_message_that_is_not_sent(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reason_of_a_loss),
+        cmocka_unit_test(test_a_loss_between_calls),
         cmocka_unit_test(test_a_message_that_is_not_sent),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
