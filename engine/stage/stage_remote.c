@@ -14,6 +14,7 @@
 struct asked {
     struct sl_stage_call *call;
     uint64_t number, sent_ns;
+    bool sending; /* its sender is at it still, and answers it if it is lost meanwhile */
 };
 
 struct sl_stage_remote {
@@ -83,7 +84,7 @@ static enum sl_status enlist(struct sl_stage_remote *r, struct sl_stage_call *c,
     enum sl_status st = r->lost;
     if (st == SL_OK) {
         *out_number = ++r->n_numbered;
-        r->asked[r->n_asked++] = (struct asked){c, *out_number, sl_now_ns()};
+        r->asked[r->n_asked++] = (struct asked){c, *out_number, sl_now_ns(), true};
         r->n_others += !step;
     } else {
         *out_why = r->why; /* another thread may change it once the lock is open */
@@ -92,20 +93,50 @@ static enum sl_status enlist(struct sl_stage_remote *r, struct sl_stage_call *c,
     return st;
 }
 
-/* Takes it from those that wait for an answer; false: somebody else has. */
-static bool strike(struct sl_stage_remote *r, const struct sl_stage_call *c) {
-    pthread_mutex_lock(&r->lock);
+/* Under the lock. n_asked: it is not among them. */
+static uint32_t place_of(const struct sl_stage_remote *r, uint64_t number) {
     uint32_t i = 0;
-    while (i < r->n_asked && r->asked[i].call != c)
+    while (i < r->n_asked && r->asked[i].number != number)
         i++;
+    return i;
+}
+
+/* Takes it from those that wait for an answer. Under the lock. */
+static struct sl_stage_call *strike_at(struct sl_stage_remote *r, uint32_t i) {
+    struct sl_stage_call *c = r->asked[i].call;
+    memmove(r->asked + i, r->asked + i + 1, (--r->n_asked - i) * sizeof *r->asked);
+    r->n_others -= !is_step(c);
+    pthread_cond_broadcast(&r->fewer);
+    return c;
+}
+
+/* False: somebody else has answered it. */
+static bool strike(struct sl_stage_remote *r, uint64_t number) {
+    pthread_mutex_lock(&r->lock);
+    uint32_t i = place_of(r, number);
     bool found = i < r->n_asked;
-    if (found) {
-        memmove(r->asked + i, r->asked + i + 1, (--r->n_asked - i) * sizeof *r->asked);
-        r->n_others -= !is_step(c);
-        pthread_cond_broadcast(&r->fewer);
-    }
+    if (found)
+        (void)strike_at(r, i);
     pthread_mutex_unlock(&r->lock);
     return found;
+}
+
+/* The sender has done with it and leaves it alone from here on. True: the other end was lost
+ * meanwhile, and it is the sender's to answer with what is left in out_st and out_why. */
+static bool end_sending(struct sl_stage_remote *r, uint64_t number, enum sl_status *out_st,
+                        struct sl_err *out_why) {
+    pthread_mutex_lock(&r->lock);
+    uint32_t i = place_of(r, number);
+    bool lost = i < r->n_asked && r->lost != SL_OK;
+    if (lost) {
+        (void)strike_at(r, i);
+        *out_st = r->lost;
+        *out_why = r->why;
+    } else if (i < r->n_asked) {
+        r->asked[i].sending = false;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return lost;
 }
 
 static void send_ask(struct sl_stage *stage, struct sl_stage_call *c) {
@@ -123,12 +154,15 @@ static void send_ask(struct sl_stage *stage, struct sl_stage_call *c) {
     st = sl_message_put_ask(c, number, &r->limits, r->message, r->room, &n, &err);
     if (st == SL_OK) {
         st = r->carrier->send(r->carrier, SL_MESSAGE_ASK, r->message, n);
-        if (st == SL_OK || st == SL_ERR_PEER_LOST) /* sl_stage_remote_lost() says which and why */
+        if (st == SL_OK || st == SL_ERR_PEER_LOST) { /* sl_stage_remote_lost() says which and why */
+            if (end_sending(r, number, &st, &err))
+                answer(c, st, &err);
             return;
+        }
         sl_fail(&err, st, "a request to %s could not be sent: %s", r->hello.device,
                 sl_status_text(st));
     }
-    if (strike(r, c))
+    if (strike(r, number))
         answer(c, st, &err);
 }
 
@@ -173,7 +207,7 @@ enum sl_status sl_stage_remote_received(struct sl_stage_remote *r, const uint8_t
     struct sl_stage_call *c = first.call;
     SL_TRY(sl_message_get_answer(bytes, n, &r->limits, arrays_of(r, &c->ask), c, err));
     c->answer.has_background = c->answer.heat_unsaved = false; /* the other end sees to it */
-    if (strike(r, c))
+    if (strike(r, first.number))
         c->owner->answered(c->owner, c);
     return SL_OK;
 }
@@ -187,12 +221,16 @@ void sl_stage_remote_lost(struct sl_stage_remote *r, enum sl_status status,
         r->regained = false;
     }
     pthread_cond_broadcast(&r->fewer);
-    for (struct sl_stage_call *c; r->n_asked;) {
-        c = r->asked[0].call;
+    for (uint32_t i = 0; i < r->n_asked;) {
+        if (r->asked[i].sending) { /* its sender reads it yet */
+            i++;
+            continue;
+        }
+        struct sl_stage_call *c = strike_at(r, i);
         pthread_mutex_unlock(&r->lock);
-        if (strike(r, c))
-            answer(c, status, why);
+        answer(c, status, why);
         pthread_mutex_lock(&r->lock);
+        i = 0;
     }
     pthread_mutex_unlock(&r->lock);
 }

@@ -13,7 +13,8 @@
 struct sl_stage_carrier {
     /* Never blocks for long; the bytes are the caller's again when it returns. Any thread. An error
      * is for good. After SL_ERR_PEER_LOST the carrier calls sl_stage_remote_lost(), if it has not
-     * yet, and that answers the call. */
+     * yet, and that answers the call. No answer gets lost on a connection that stays: where one
+     * cannot be sent, the carrier of the end that works ends the connection. */
     enum sl_status (*send)(struct sl_stage_carrier *c, enum sl_message_kind kind,
                            const uint8_t *bytes, size_t n);
     /* The end that asks has been closed: no message is for it any more. NULL: nothing is to be

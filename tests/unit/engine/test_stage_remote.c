@@ -112,6 +112,45 @@ static void test_a_loss_between_calls(void **state) {
     s->ops->close(s);
 }
 
+/* The other end is lost while a request is being sent: its sender still reads it, so it is answered
+ * when that has done with it, and once. */
+static struct sl_stage_remote *lost_in_sending;
+
+static enum sl_status carry_and_lose(struct sl_stage_carrier *c, enum sl_message_kind kind,
+                                     const uint8_t *bytes, size_t n) {
+    struct end *e = (struct end *)(void *)c;
+    struct sl_err why;
+    assert_true(kind == SL_MESSAGE_ASK && bytes && n);
+    sl_fail(&why, SL_ERR_PEER_LOST, "the worker at b:7070 is lost: it was killed");
+    sl_stage_remote_lost(lost_in_sending, SL_ERR_PEER_LOST, &why);
+    assert_int_equal(e->n_answered, 0);
+    e->n_sent++;
+    return e->st;
+}
+
+static void test_a_loss_while_a_request_is_sent(void **state) {
+    const enum sl_status ways[] = {SL_OK, SL_ERR_PEER_LOST};
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct end e;
+        struct sl_stage_remote *r = open_remote(&e, ways[i]);
+        struct sl_stage *s = sl_stage_remote_stage(r);
+        uint8_t heat[28];
+        struct sl_stage_call c = {.ask = {.what = SL_STAGE_HEAT},
+                                  .with = {.bytes = heat, .n_bytes = sizeof heat},
+                                  .owner = &e.owner};
+        e.carrier.send = carry_and_lose;
+        lost_in_sending = r;
+        s->ops->send(s, &c);
+        assert_int_equal(e.n_sent, 1);
+        assert_int_equal(e.n_answered, 1);
+        assert_int_equal(c.answer.status, SL_ERR_PEER_LOST);
+        assert_non_null(strstr(c.answer.err.text, "it was killed"));
+        assert_int_equal(sl_stage_remote_waits_since_ns(r), 0);
+        s->ops->close(s);
+    }
+}
+
 /* A message for which there was no room concerns this call alone. */
 static void test_a_message_that_is_not_sent(void **state) {
     struct end e;
@@ -133,6 +172,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reason_of_a_loss),
         cmocka_unit_test(test_a_loss_between_calls),
+        cmocka_unit_test(test_a_loss_while_a_request_is_sent),
         cmocka_unit_test(test_a_message_that_is_not_sent),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
