@@ -18,19 +18,27 @@
 #define LOOK_NS  50000000u
 #define AGAIN_NS 250000000u
 
+/* Who looks after a worker: each has its own, so that one which takes its time, or hangs, is
+ * nobody else's trouble. */
+struct keeper {
+    struct sl_cluster *c;
+    struct sl_peer *peer;
+    pthread_t thread;
+    bool started;
+};
+
 struct sl_cluster {
     struct sl_remote_stages base; /* first */
     struct sl_cluster_config config;
     const struct sl_model *model;
     struct sl_setup_model files;                  /* what workers without a copy may fetch */
     struct sl_peer peers[SL_CLUSTER_MAX_WORKERS]; /* [config.n_workers] */
-    const char *spares[SL_CLUSTER_MAX_WORKERS];   /* [config.n_spares]; the keeper's */
+    pthread_mutex_t spares_lock;
+    const char *spares[SL_CLUSTER_MAX_WORKERS]; /* [config.n_spares]; NULL: a keeper tries it */
     struct sl_host_config hosts[SL_CLUSTER_MAX_WORKERS];
     const struct sl_stage_plan *plans[SL_MAX_STAGES]; /* [base.n] from load on */
-    /* Who looks for workers that are lost. */
-    pthread_t keeper;
-    bool keeper_started;
-    atomic_bool closing; /* also gives up what waits */
+    struct keeper keepers[SL_CLUSTER_MAX_WORKERS];    /* [config.n_workers] */
+    atomic_bool closing;                              /* also gives up what waits */
 };
 
 static void pause_ns(uint64_t ns) {
@@ -151,7 +159,10 @@ static enum sl_status load(const struct sl_remote_stages *r, const struct sl_sta
         c->plans[i] = &plans->at[plans->n_local + i];
     for (uint32_t i = 0; i < c->config.n_workers; i++) {
         struct sl_peer *p = &c->peers[i];
-        p->load = load_of(c, p, plans);
+        const struct sl_setup_load asked = load_of(c, p, plans);
+        pthread_mutex_lock(&p->lock);
+        p->load = asked;
+        pthread_mutex_unlock(&p->lock);
         SL_TRY(sl_peer_send_load(p, err));
     }
     return SL_OK;
@@ -211,7 +222,8 @@ static enum sl_status agree(struct sl_cluster *c, uint32_t i, struct sl_stage_he
     *out_hello = hello_of(m);
     *out_limits = sl_message_limits(&c->plans[i]->plan, out_hello);
     size_t most = SL_PEER_STAGE_BYTES + sl_message_max_bytes(out_limits);
-    size_t queue = p->load.n_of_worker * sl_message_max_queued(out_limits) * most;
+    size_t queue =
+        sl_link_queue_bytes(p->load.n_of_worker * sl_message_max_queued(out_limits), most);
     if (sl_link_set_max_payload(p->link, most, queue) != SL_OK)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for messages of %zu bytes", most);
     return SL_OK;
@@ -225,14 +237,16 @@ static enum sl_status wait_stage(const struct sl_remote_stages *r, uint32_t i,
     uint32_t at = i - p->first;
     struct sl_stage_hello hello;
     struct sl_message_limits limits;
-    SL_TRY(sl_peer_watch_load(p, progress, err));
+    SL_TRY(sl_peer_watch_load(p, c->config.answer_ns, progress, err));
     SL_TRY(agree(c, i, &hello, &limits, err));
     struct sl_stage_remote *remote = NULL;
     SL_TRY(sl_stage_remote_create(&limits, &hello, sl_peer_port(p, at), &remote, err));
     pthread_mutex_lock(&p->lock);
     p->ports[at].remote = remote;
     p->there = p->lost == SL_OK;
-    if (!p->there)
+    if (p->there)
+        sl_peer_carry(p);
+    else
         sl_stage_remote_lost(remote, p->lost, &p->why);
     pthread_mutex_unlock(&p->lock);
     *out_stage = sl_stage_remote_stage(remote);
@@ -258,9 +272,11 @@ static void resume(const struct sl_remote_stages *r) {
     for (uint32_t i = 0; i < c->config.n_workers; i++) {
         struct sl_peer *p = &c->peers[i];
         pthread_mutex_lock(&p->lock);
-        for (uint32_t k = 0; k < SL_MAX_STAGES && p->there; k++)
-            if (p->ports[k].remote)
-                sl_stage_remote_resume(p->ports[k].remote);
+        struct sl_stage_remote *remote;
+        if (p->there)
+            sl_peer_carry(p);
+        for (uint32_t at = 0; p->there && (remote = sl_peer_next_open(p, &at));)
+            sl_stage_remote_resume(remote);
         pthread_mutex_unlock(&p->lock);
     }
 }
@@ -280,7 +296,7 @@ static enum sl_status load_again(struct sl_cluster *c, struct sl_peer *p, struct
         return sl_fail(err, SL_ERR_CONFIG, "the worker at %s has %u devices now, not %u",
                        p->address, p->offer.n_devices, p->load.n_of_worker);
     SL_TRY(sl_peer_send_load(p, err));
-    SL_TRY(sl_peer_watch_load(p, NULL, err));
+    SL_TRY(sl_peer_watch_load(p, c->config.answer_ns, NULL, err));
     for (uint32_t i = 0; i < p->load.n_of_worker && st == SL_OK; i++) {
         SL_TRY(agree(c, p->first + i, &hello, &limits, err));
         pthread_mutex_lock(&p->lock);
@@ -291,29 +307,41 @@ static enum sl_status load_again(struct sl_cluster *c, struct sl_peer *p, struct
     return st;
 }
 
-static void swap_addresses(struct sl_peer *p, const char **spare) {
+static void set_address(struct sl_peer *p, const char *address) {
     pthread_mutex_lock(&p->lock);
-    const char *before = p->address;
-    p->address = *spare;
-    *spare = before;
+    p->address = address;
     pthread_mutex_unlock(&p->lock);
+}
+
+/* Puts another address, or NULL, in the i-th place of the spares. What was there. */
+static const char *change_spare(struct sl_cluster *c, uint32_t i, const char *address) {
+    pthread_mutex_lock(&c->spares_lock);
+    const char *before = c->spares[i];
+    c->spares[i] = address;
+    pthread_mutex_unlock(&c->spares_lock);
+    return before;
 }
 
 /* Loads a lost worker's layers on the first spare that can have them. */
 static enum sl_status load_on_spare(struct sl_cluster *c, struct sl_peer *p) {
+    const char *lost = p->address;
     for (uint32_t i = 0; i < c->config.n_spares && !atomic_load(&c->closing); i++) {
         struct sl_err err;
-        swap_addresses(p, &c->spares[i]);
+        const char *spare = change_spare(c, i, NULL);
+        if (!spare) /* another worker's keeper is at it */
+            continue;
+        set_address(p, spare);
         sl_peer_leave(p);
         enum sl_status st = load_again(c, p, &err);
         if (st == SL_OK) {
-            sl_info("the spare at %s has the place of %s", p->address, c->spares[i]);
+            (void)change_spare(c, i, lost);
+            sl_info("the spare at %s has the place of %s", spare, lost);
             return SL_OK;
         }
         if (st != SL_ERR_PEER_LOST)
-            sl_warn("the spare at %s cannot take the place of %s: %s", p->address, c->spares[i],
-                    err.text);
-        swap_addresses(p, &c->spares[i]);
+            sl_warn("the spare at %s cannot take the place of %s: %s", spare, lost, err.text);
+        set_address(p, lost);
+        (void)change_spare(c, i, spare);
     }
     return SL_ERR_PEER_LOST;
 }
@@ -336,9 +364,9 @@ static void regain(struct sl_cluster *c, struct sl_peer *p) {
         p->lost = SL_ERR_PEER_LOST;
         p->why = st == SL_ERR_CONFIG ? err : before;
     }
-    for (uint32_t i = 0; i < SL_MAX_STAGES && !p->there; i++) /* one of several may be back */
-        if (p->ports[i].remote)
-            sl_stage_remote_lost(p->ports[i].remote, p->lost, &p->why);
+    struct sl_stage_remote *remote; /* one of several may be back */
+    for (uint32_t i = 0; !p->there && (remote = sl_peer_next_open(p, &i));)
+        sl_stage_remote_lost(remote, p->lost, &p->why);
     pthread_mutex_unlock(&p->lock);
     if (st == SL_OK)
         sl_info("the worker at %s is back", p->address);
@@ -351,8 +379,9 @@ static void watch_calls(const struct sl_cluster *c, struct sl_peer *p) {
     uint64_t since = UINT64_MAX, now = sl_now_ns();
     struct sl_err why;
     pthread_mutex_lock(&p->lock);
-    for (uint32_t i = 0; i < SL_MAX_STAGES && p->there; i++) {
-        uint64_t sent = p->ports[i].remote ? sl_stage_remote_waits_since_ns(p->ports[i].remote) : 0;
+    struct sl_stage_remote *remote;
+    for (uint32_t i = 0; p->there && (remote = sl_peer_next_open(p, &i));) {
+        uint64_t sent = sl_stage_remote_waits_since_ns(remote);
         since = sent && sent < since ? sent : since;
     }
     pthread_mutex_unlock(&p->lock);
@@ -363,20 +392,29 @@ static void watch_calls(const struct sl_cluster *c, struct sl_peer *p) {
 }
 
 static void *keeper_main(void *arg) {
-    struct sl_cluster *c = arg;
-    while (!atomic_load(&c->closing)) {
+    const struct keeper *k = arg;
+    struct sl_peer *p = k->peer;
+    while (!atomic_load(&k->c->closing)) {
         pause_ns(LOOK_NS);
-        for (uint32_t i = 0; i < c->config.n_workers && !atomic_load(&c->closing); i++) {
-            struct sl_peer *p = &c->peers[i];
-            watch_calls(c, p);
-            pthread_mutex_lock(&p->lock);
-            bool lost = p->lost != SL_OK && p->ports[0].remote; /* else its opener hears of it */
-            pthread_mutex_unlock(&p->lock);
-            if (lost)
-                regain(c, p);
-        }
+        watch_calls(k->c, p);
+        pthread_mutex_lock(&p->lock);
+        bool lost = p->lost != SL_OK && sl_peer_is_open(p); /* else its opener hears of it */
+        pthread_mutex_unlock(&p->lock);
+        if (lost)
+            regain(k->c, p);
     }
     return NULL;
+}
+
+static enum sl_status start_keeper(struct sl_cluster *c, uint32_t i, struct sl_err *err) {
+    struct keeper *k = &c->keepers[i];
+    k->c = c;
+    k->peer = &c->peers[i];
+    if (pthread_create(&k->thread, NULL, keeper_main, k) != 0)
+        return sl_fail(err, SL_ERR_NOMEM, "no thread that looks after a worker could be started");
+    k->started = true;
+    pthread_setname_np(k->thread, "sl-keeper");
+    return SL_OK;
 }
 
 /* ---- opened, closed ---- */
@@ -417,6 +455,7 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
     c->config = *config;
     c->model = model;
     atomic_init(&c->closing, false);
+    pthread_mutex_init(&c->spares_lock, NULL);
     for (uint32_t i = 0; i < config->n_spares; i++)
         c->spares[i] = config->spares[i];
     enum sl_status st = describe(model, &c->files, err);
@@ -427,16 +466,13 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
         if (st == SL_OK)
             st = list_devices(c, &c->peers[i], i, err);
     }
-    if (st == SL_OK && pthread_create(&c->keeper, NULL, keeper_main, c) != 0)
-        st = sl_fail(err, SL_ERR_NOMEM, "no thread that looks after workers could be started");
-    c->keeper_started = st == SL_OK;
-    if (st != SL_OK) {
+    for (uint32_t i = 0; i < config->n_workers && st == SL_OK; i++)
+        st = start_keeper(c, i, err);
+    if (st != SL_OK)
         sl_cluster_close(&c);
-        return st;
-    }
-    pthread_setname_np(c->keeper, "sl-keeper");
-    *out_cluster = c;
-    return SL_OK;
+    else
+        *out_cluster = c;
+    return st;
 }
 
 const struct sl_remote_stages *sl_cluster_stages(const struct sl_cluster *c) {
@@ -448,10 +484,12 @@ void sl_cluster_close(struct sl_cluster **pc) {
     if (!c)
         return;
     atomic_store(&c->closing, true);
-    if (c->keeper_started)
-        pthread_join(c->keeper, NULL);
+    for (uint32_t i = 0; i < c->config.n_workers; i++)
+        if (c->keepers[i].started)
+            pthread_join(c->keepers[i].thread, NULL);
     for (uint32_t i = 0; i < c->config.n_workers; i++)
         sl_peer_release(&c->peers[i]);
+    pthread_mutex_destroy(&c->spares_lock);
     free(c);
     *pc = NULL;
 }

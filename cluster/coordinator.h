@@ -23,7 +23,8 @@ struct sl_cluster_config {
     uint32_t n_spares;
     const struct sl_net_key *key; /* NULL: plain text, on this machine alone */
     uint64_t wait_ns;             /* for a worker that does not answer yet, or is lost */
-    uint64_t answer_ns;           /* one that has not answered for so long is lost */
+    /* One that has not answered for so long, or comes no further with loading, is lost. */
+    uint64_t answer_ns;
 };
 
 /* Connects to every worker and learns what each has. SL_ERR_PEER_LOST: one cannot be reached;

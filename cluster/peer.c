@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@
 /* Before shapes are agreed on. */
 #define SETUP_QUEUE_BYTES (4u * SL_SETUP_MAX_BYTES)
 /* What a worker may ask for at once, and a little more. */
-#define PIECES_QUEUE_BYTES (6u * (SL_PIECE_BYTES + 4096u))
+#define MAX_PIECES 6u
 
 /* ---- what comes from a worker ---- */
 
@@ -41,7 +42,8 @@ static enum sl_status refused(struct sl_peer *p, const struct sl_frame *f, struc
 static enum sl_status offer_model(struct sl_peer *p, struct sl_err *err) {
     uint8_t bytes[SL_SETUP_MAX_BYTES];
     const struct sl_bytes_part part = {bytes, sl_setup_put_model(p->files, bytes)};
-    enum sl_status st = sl_link_set_max_payload(p->link, SL_SETUP_MAX_BYTES, PIECES_QUEUE_BYTES);
+    size_t queue = sl_link_queue_bytes(MAX_PIECES, SL_PIECE_HEAD_BYTES + SL_PIECE_BYTES);
+    enum sl_status st = sl_link_set_max_payload(p->link, SL_SETUP_MAX_BYTES, queue);
     if (st == SL_OK)
         st = sl_link_send(p->link, SL_FRAME_MODEL, p->epoch, &part, 1);
     return st == SL_OK ? SL_OK : sl_fail(err, st, "%s: %s", p->address, sl_status_text(st));
@@ -83,8 +85,12 @@ static enum sl_status send_piece(struct sl_peer *p, const struct sl_frame *f, st
         sl_put_u32(head + 12, sl_crc32c(0, bytes, m.n_bytes));
         const struct sl_bytes_part parts[] = {{head, sizeof head}, {bytes, m.n_bytes}};
         st = sl_link_send(p->link, SL_FRAME_PIECE, p->epoch, parts, 2);
+        const struct sl_link_stats stats = sl_link_stats(p->link);
         if (st == SL_AGAIN)
-            st = sl_fail(err, SL_ERR_PROTOCOL, "more pieces are asked for than may be at once");
+            st = sl_fail(err, SL_ERR_PROTOCOL,
+                         "more pieces are asked for than may be at once: %u bytes of file %u at "
+                         "%" PRIu64 ", while %" PRIu64 " of %" PRIu64 " bytes wait to be sent",
+                         m.n_bytes, m.file, m.offset, stats.queued_bytes, stats.queue_bytes);
         else if (st != SL_OK)
             st = sl_fail(err, st, "%s: %s", p->address, sl_status_text(st));
     }
@@ -132,7 +138,10 @@ static enum sl_status take_progress(struct sl_peer *p, const struct sl_frame *f,
                                     struct sl_err *err) {
     struct sl_setup_progress m;
     SL_TRY(sl_setup_get_progress(f->bytes, f->n, &m, err));
-    p->done_bytes = m.done_bytes < m.total_bytes ? m.done_bytes : m.total_bytes;
+    uint64_t done = m.done_bytes < m.total_bytes ? m.done_bytes : m.total_bytes;
+    if (done != p->done_bytes || m.total_bytes != p->total_bytes)
+        p->news_ns = sl_now_ns();
+    p->done_bytes = done;
     p->total_bytes = m.total_bytes;
     return SL_OK;
 }
@@ -177,6 +186,20 @@ static enum sl_status was_received(struct sl_link_owner *o, struct sl_link *l,
     return st;
 }
 
+struct sl_stage_remote *sl_peer_next_open(struct sl_peer *p, uint32_t *inout_at) {
+    struct sl_stage_remote *found = NULL;
+    while (!found && *inout_at < SL_MAX_STAGES)
+        found = p->ports[(*inout_at)++].remote;
+    return found;
+}
+
+bool sl_peer_is_open(struct sl_peer *p) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; sl_peer_next_open(p, &i);)
+        n++;
+    return n && n == p->load.n_of_worker;
+}
+
 void sl_peer_lose(struct sl_peer *p, enum sl_status status, const struct sl_err *why) {
     pthread_mutex_lock(&p->lock);
     if (p->lost == SL_OK) {
@@ -188,9 +211,9 @@ void sl_peer_lose(struct sl_peer *p, enum sl_status status, const struct sl_err 
         p->n_lost += p->there;
         p->there = false;
     }
-    for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
-        if (p->ports[i].remote)
-            sl_stage_remote_lost(p->ports[i].remote, p->lost, &p->why);
+    struct sl_stage_remote *r;
+    for (uint32_t i = 0; (r = sl_peer_next_open(p, &i));)
+        sl_stage_remote_lost(r, p->lost, &p->why);
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
 }
@@ -210,6 +233,12 @@ static enum sl_status send_setup(struct sl_peer *p, uint16_t type, const uint8_t
     return st == SL_OK ? SL_OK : sl_fail(err, st, "%s: %s", p->address, sl_status_text(st));
 }
 
+void sl_peer_carry(struct sl_peer *p) {
+    pthread_mutex_lock(&p->link_lock);
+    p->carries = p->link != NULL;
+    pthread_mutex_unlock(&p->link_lock);
+}
+
 /* The link may be closed and another one be made meanwhile. */
 static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kind,
                             const uint8_t *bytes, size_t n) {
@@ -221,7 +250,7 @@ static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kin
     uint16_t type = kind == SL_MESSAGE_ASK ? SL_FRAME_CALL : SL_FRAME_CANCEL;
     pthread_mutex_lock(&p->link_lock);
     enum sl_status st =
-        p->link ? sl_link_send(p->link, type, p->epoch, parts, 2) : SL_ERR_PEER_LOST;
+        p->carries ? sl_link_send(p->link, type, p->epoch, parts, 2) : SL_ERR_PEER_LOST;
     pthread_mutex_unlock(&p->link_lock);
     return st;
 }
@@ -269,6 +298,7 @@ static struct sl_link *set_link(struct sl_peer *p, struct sl_link *link) {
     pthread_mutex_lock(&p->link_lock);
     struct sl_link *before = p->link;
     p->link = link;
+    p->carries = false;
     pthread_mutex_unlock(&p->link_lock);
     return before;
 }
@@ -334,26 +364,36 @@ enum sl_status sl_peer_send_load(struct sl_peer *p, struct sl_err *err) {
     pthread_mutex_lock(&p->lock);
     p->asked = SL_PEER_ASKED_LOAD;
     p->done_bytes = p->total_bytes = 0;
+    p->news_ns = sl_now_ns();
     pthread_mutex_unlock(&p->lock);
     return send_setup(p, SL_FRAME_LOAD, bytes, sl_setup_put_load(&p->load, bytes), err);
 }
 
 /* Passes on how far loading has come. */
-enum sl_status sl_peer_watch_load(struct sl_peer *p, struct sl_progress *progress,
-                                  struct sl_err *err) {
+enum sl_status sl_peer_watch_load(struct sl_peer *p, uint64_t stuck_ns,
+                                  struct sl_progress *progress, struct sl_err *err) {
     pthread_mutex_lock(&p->lock);
-    bool canceled = false;
-    while (p->asked == SL_PEER_ASKED_LOAD && p->lost == SL_OK && !canceled && !is_canceled(p)) {
+    bool canceled = false, stuck = false;
+    while (p->asked == SL_PEER_ASKED_LOAD && p->lost == SL_OK && !canceled && !stuck &&
+           !is_canceled(p)) {
         sl_cond_wait_until(&p->changed, &p->lock, sl_now_ns() + AGAIN_NS);
         uint64_t done = p->done_bytes, total = p->total_bytes;
         pthread_mutex_unlock(&p->lock);
         if (progress && total)
             canceled = !progress->report(progress, done, total);
         pthread_mutex_lock(&p->lock);
+        stuck = sl_now_ns() - p->news_ns > stuck_ns;
     }
     enum sl_status st = p->lost;
     if (st != SL_OK)
         *err = p->why;
+    else if (p->asked == SL_PEER_ASKED_LOAD && stuck)
+        st = sl_fail(
+            err, SL_ERR_PEER_LOST,
+            "the worker at %s is alive, but has loaded nothing for %.0f s: %.1f of %.1f MiB "
+            "are there",
+            p->address, (double)stuck_ns * 1e-9, (double)p->done_bytes / 0x1p20,
+            (double)p->total_bytes / 0x1p20);
     else if (p->asked == SL_PEER_ASKED_LOAD)
         st = sl_fail(err, SL_ERR_CANCELED, "loading was canceled");
     pthread_mutex_unlock(&p->lock);
@@ -366,14 +406,14 @@ void sl_peer_look(struct sl_peer *p, struct sl_remote_look *out) {
     if (p->link)
         s = sl_link_stats(p->link);
     pthread_mutex_unlock(&p->link_lock);
-    *out = (struct sl_remote_look){.n_stages = p->load.n_of_worker,
-                                   .sent_bytes = s.sent_bytes,
+    *out = (struct sl_remote_look){.sent_bytes = s.sent_bytes,
                                    .received_bytes = s.received_bytes,
                                    .queued_bytes = s.queued_bytes,
                                    .round_trip_ns = s.round_trip_ns,
                                    .clock_offset_ns = s.clock_offset_ns};
     pthread_mutex_lock(&p->lock);
     snprintf(out->name, sizeof out->name, "%s", p->address);
+    out->n_stages = p->load.n_of_worker;
     out->there = p->there;
     out->n_lost = p->n_lost;
     pthread_mutex_unlock(&p->lock);

@@ -35,9 +35,11 @@ struct sl_peer {
     const struct sl_net_key *key;
     const atomic_bool *cancel;
     pthread_mutex_t link_lock;
-    struct sl_link *link; /* under link_lock; NULL: there is none */
+    /* Under link_lock. */
+    struct sl_link *link; /* NULL: there is none */
+    bool carries;         /* calls may go out on it: what was asked of a link before may not */
     struct sl_setup_offer offer;
-    struct sl_setup_load load; /* what it has been asked to load */
+    struct sl_setup_load load; /* what it has been asked to load; changed under the lock */
     uint32_t first;            /* of the cluster's devices, which is its first */
     uint32_t epoch;            /* of the connection; answers of others are dropped */
     struct sl_peer_port ports[SL_MAX_STAGES];
@@ -50,6 +52,7 @@ struct sl_peer {
     struct sl_setup_ready ready;
     uint64_t n_lost;                  /* how often its stages were */
     uint64_t done_bytes, total_bytes; /* of loading */
+    uint64_t news_ns;                 /* when that last changed, or loading was asked for */
     enum sl_status lost;              /* not SL_OK: it is gone, or has refused */
     struct sl_err why;
 };
@@ -67,11 +70,19 @@ enum sl_status sl_peer_meet(struct sl_peer *p, uint64_t wait_ns, struct sl_err *
 void sl_peer_leave(struct sl_peer *p);
 /* Sends p->load. */
 enum sl_status sl_peer_send_load(struct sl_peer *p, struct sl_err *err) SL_MUST_CHECK;
-/* Waits until it is ready: p->ready. progress may be NULL. */
-enum sl_status sl_peer_watch_load(struct sl_peer *p, struct sl_progress *progress,
-                                  struct sl_err *err) SL_MUST_CHECK;
+/* Waits until it is ready: p->ready. progress may be NULL. SL_ERR_PEER_LOST, also if its loading
+ * comes no further for stuck_ns, however alive it is. */
+enum sl_status sl_peer_watch_load(struct sl_peer *p, uint64_t stuck_ns,
+                                  struct sl_progress *progress, struct sl_err *err) SL_MUST_CHECK;
 /* Opens the port to the i-th of its stages, which is p->ports[at].remote's carrier. */
 struct sl_stage_carrier *sl_peer_port(struct sl_peer *p, uint32_t at);
+/* The next of its stages that is open, from *inout_at on; NULL: there is none. Under the lock. */
+struct sl_stage_remote *sl_peer_next_open(struct sl_peer *p, uint32_t *inout_at);
+/* All of its stages are open. Under the lock. */
+bool sl_peer_is_open(struct sl_peer *p);
+/* From now on calls go out on the link that there is: nothing is under way of what was asked
+ * before. Also under the lock. */
+void sl_peer_carry(struct sl_peer *p);
 /* What is shown of it. Any thread. */
 void sl_peer_look(struct sl_peer *p, struct sl_remote_look *out);
 /* It is lost: for its stages too. Any thread. */

@@ -13,6 +13,7 @@
 #include "net/frame.h"
 #include "net/link.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +91,19 @@ static void refuse(struct sl_link *l, enum sl_status st, const char *why) {
     send_frame(l, SL_FRAME_REFUSE, 0, bytes, sl_setup_put_refuse(&m, bytes));
 }
 
+/* A coordinator that takes nothing, and would wait for what cannot be sent: the link is to end.
+ * Under the lock. */
+static void give_up(struct sl_worker *w, const char *what, size_t n) {
+    const struct sl_link_stats s = sl_link_stats(w->link);
+    if (w->gone)
+        return;
+    sl_error("%s of %zu bytes cannot be sent to %s, which has left %" PRIu64 " of %" PRIu64
+             " bytes unread: the connection ends",
+             what, n, w->who, s.queued_bytes, s.queue_bytes);
+    w->gone = true;
+    pthread_cond_broadcast(&w->changed);
+}
+
 static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kind,
                             const uint8_t *bytes, size_t n) {
     struct port *p = (struct port *)(void *)c;
@@ -97,7 +111,13 @@ static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kin
     (void)kind;
     sl_put_u32(at, p->at);
     const struct sl_bytes_part parts[] = {{at, sizeof at}, {bytes, n}};
-    return sl_link_send(p->w->link, SL_FRAME_ANSWER, p->w->epoch, parts, 2);
+    enum sl_status st = sl_link_send(p->w->link, SL_FRAME_ANSWER, p->w->epoch, parts, 2);
+    if (st == SL_AGAIN) {
+        pthread_mutex_lock(&p->w->lock);
+        give_up(p->w, "an answer", n);
+        pthread_mutex_unlock(&p->w->lock);
+    }
+    return st;
 }
 
 /* Has it no copy of the model? */
@@ -379,14 +399,14 @@ static enum sl_status fetch_layers(struct sl_worker *w, const struct sl_setup_lo
 /* ---- loading ---- */
 
 static enum sl_status start_servers(struct sl_worker *w, struct sl_err *err) {
-    size_t most = 0, queue = 0;
+    size_t most = 0, n_most = 0;
     for (uint32_t i = 0; i < sl_worker_n_stages(w->stages); i++) {
         const struct sl_message_limits *l = sl_worker_limits(w->stages, i);
         size_t n = STAGE_BYTES + sl_message_max_bytes(l);
         most = n > most ? n : most;
-        queue += sl_message_max_queued(l) * n;
+        n_most += sl_message_max_queued(l);
     }
-    if (sl_link_set_max_payload(w->link, most, queue) != SL_OK)
+    if (sl_link_set_max_payload(w->link, most, sl_link_queue_bytes(n_most, most)) != SL_OK)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for messages of %zu bytes", most);
     for (uint32_t i = 0; i < sl_worker_n_stages(w->stages); i++) {
         struct port *p = &w->ports[i];
@@ -441,8 +461,11 @@ static void do_load(struct sl_worker *w) {
     w->serves = st == SL_OK;
     if (st == SL_OK) {
         sl_worker_ready(w->stages, &ready);
-        send_frame(w->link, SL_FRAME_READY, 0, bytes, sl_setup_put_ready(&ready, bytes));
-        sl_info("serving %s", w->who);
+        const struct sl_bytes_part part = {bytes, sl_setup_put_ready(&ready, bytes)};
+        if (sl_link_send(w->link, SL_FRAME_READY, 0, &part, 1) == SL_AGAIN)
+            give_up(w, "that the layers are there,", part.n);
+        else
+            sl_info("serving %s", w->who);
     } else if (!w->gone) {
         sl_error("%s", err.text);
         refuse(w->link, st, err.text);

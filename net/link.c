@@ -300,6 +300,10 @@ static enum sl_status grow(uint8_t **bytes, size_t *n, size_t want) {
     return SL_OK;
 }
 
+size_t sl_link_queue_bytes(size_t n_frames, size_t payload_bytes) {
+    return n_frames * (SL_FRAME_HEAD_BYTES + payload_bytes) + SL_LINK_OWN_BYTES;
+}
+
 enum sl_status sl_link_set_max_payload(struct sl_link *l, size_t max_payload_bytes,
                                        size_t queue_bytes) {
     size_t queue = queue_bytes > MIN_QUEUE_BYTES ? queue_bytes : MIN_QUEUE_BYTES;
@@ -367,6 +371,7 @@ struct sl_link_stats sl_link_stats(struct sl_link *l) {
     };
     pthread_mutex_lock(&l->send_lock);
     s.queued_bytes = n_waiting(&l->queue);
+    s.queue_bytes = l->queue.cap;
     pthread_mutex_unlock(&l->send_lock);
     return s;
 }

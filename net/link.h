@@ -47,12 +47,17 @@ struct sl_link_config {
     uint64_t connect_ns;          /* for connection and handshake together */
     uint64_t heartbeat_ns, silence_ns;
     size_t max_payload_bytes; /* of any frame, beside the limit of its type */
-    size_t queue_bytes;       /* of frames that wait to be written */
+    size_t queue_bytes;       /* of frames that wait to be written, with their heads */
 };
+
+/* Room in a queue for so many frames of the most payload, and for what links say by themselves. */
+#define SL_LINK_OWN_BYTES 4096u
+size_t sl_link_queue_bytes(size_t n_frames, size_t payload_bytes);
 
 struct sl_link_stats {
     uint64_t sent_bytes, received_bytes, sent_frames, received_frames;
     uint64_t queued_bytes;   /* now */
+    uint64_t queue_bytes;    /* room for them */
     uint64_t round_trip_ns;  /* of the last heartbeat; 0: none yet */
     int64_t clock_offset_ns; /* the peer's monotonic clock minus ours, by the heartbeat with the
                               * shortest round trip of late */

@@ -248,12 +248,13 @@ class Tests:
 class Server:
     """A coordinator that serves HTTP."""
 
-    def __init__(self, t, *workers, options=(), within=()):
+    def __init__(self, t, *workers, options=(), within=(), key=True):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
         self.log = os.path.join(t.folder, f"server-{t.next()}.log")
-        together = ["--workers", ",".join(w.at for w in workers), "--key-file", t.key] if workers else []
+        keyed = ["--key-file", t.key] if key else ["--plain"]
+        together = ["--workers", ",".join(w.at for w in workers), *keyed] if workers else []
         argv = [*within, t.sluice, "serve", "-m", t.model, "--device", "cpu", "-t", "1", "--port", str(self.port), "--heat-file", "off",
                 "--parallel", "3", "-c", "512", *together, *options]
         self.p = subprocess.Popen(argv, stderr=open(self.log, "w"), stdout=subprocess.DEVNULL)

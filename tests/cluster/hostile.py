@@ -3,7 +3,7 @@
 where a worker was), and with it (frames and messages that lie). Memory, descriptors, time and log lines stay bounded, nothing
 crashes, and others are served all the while. Prints TAP.
 
-usage: hostile.py SLUICE MODEL [--lies N] [--seed N]
+usage: hostile.py SLUICE MODEL [--lies N] [--seed N] [--only PART]
 
 --lies N sends so many changed copies of a recorded session to a worker, and a tenth as many to a coordinator."""
 import argparse
@@ -11,6 +11,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -78,6 +79,83 @@ class Recorder:
             b.shutdown(socket.SHUT_WR)
         except OSError:
             pass
+
+
+class Impostor:
+    """Where a worker is: passes connections on to it, or, while it hangs, says what that said at first, then takes what it is to load and
+    gives no sign but heartbeats."""
+
+    def __init__(self, path, to):
+        self.at, self.to, self.hangs = "unix:" + path, to.removeprefix("unix:"), False
+        self.first, self.loads = bytearray(), 0
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen(4)
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            a, _ = self.listener.accept()
+            if self.hangs:
+                threading.Thread(target=self.hang, args=(a,), daemon=True).start()
+                continue
+            b = socket.socket(socket.AF_UNIX)
+            try:
+                b.connect(self.to)
+            except OSError:
+                a.close()
+                b.close()
+                continue
+            threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
+            threading.Thread(target=self.pump, args=(b, a, self.first), daemon=True).start()
+
+    def pump(self, a, b, kept=None):
+        try:
+            while data := a.recv(65536):
+                if kept is not None and len(kept) < 4096:
+                    kept += data
+                b.sendall(data)
+        except OSError:
+            pass
+        for s in (a, b):
+            try:
+                s.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def hang(self, s):
+        number, data = 0, b""
+        s.settimeout(0.2)
+        try:
+            for kind, epoch, payload in frames_of(bytes(self.first))[:2]:  # HELLO, OFFER
+                number += 1
+                s.sendall(frame(kind, payload, number=number, epoch=epoch))
+            while self.hangs:
+                try:
+                    part = s.recv(65536)
+                except socket.timeout:
+                    continue
+                if not part:
+                    break
+                data += part
+                while len(data) >= HEAD.size and len(data) >= HEAD.size + HEAD.unpack_from(data)[6]:
+                    kind, n = HEAD.unpack_from(data)[2], HEAD.unpack_from(data)[6]
+                    payload, data = data[HEAD.size:HEAD.size + n], data[HEAD.size + n:]
+                    self.loads += kind == TYPE["LOAD"]
+                    if kind == TYPE["HEARTBEAT"]:
+                        number += 1
+                        s.sendall(frame("HEARTBEAT_ANSWER", payload + struct.pack("<Q", time.monotonic_ns()), number=number))
+        except OSError:
+            pass
+        s.close()
+
+
+def wait_until(true):
+    """Whether it became so in time."""
+    until = time.monotonic() + cluster.LONG
+    while not true() and time.monotonic() < until:
+        time.sleep(0.02)
+    return bool(true())
 
 
 def swallow(s, seconds):
@@ -356,7 +434,79 @@ class Hostile:
             now = resident_kib(w.p.pid)
             t.check("and has not grown", now < before + self.more_kib, f"{before} -> {now} KiB")
         t.check("and ends well", w.end() == 0 and not re.search(cluster.TROUBLE, w.text()), w.text()[-1500:])
+        self.never_reads(sent)
         self.lying_worker(received)
+
+    # ---- who is alive, and does not do what it should ----
+
+    def hangs_while_loading(self):
+        """A worker that is to load its layers again hangs, with its heartbeats: another one that is lost meanwhile is loaded all the same."""
+        t = self.t
+        w, v = (cluster.Worker(t, t.model, t.socket(), key=False) for _ in range(2))
+        impostor = Impostor(t.path("impostor"), w.at)
+        server = cluster.Server(t, impostor, v, key=False, options=["--worker-wait", "1"])
+        alone = server.complete("A river ", 24)
+        impostor.hangs = True
+        w.end(signal.SIGKILL)
+        hung = wait_until(lambda: impostor.loads)
+        v.end(signal.SIGKILL)
+        v = cluster.Worker(t, t.model, v.at, key=False)
+        back = wait_until(lambda: f"the worker at {v.at} is back" in server.text())
+        t.check("a worker that hangs while it loads keeps nobody from the others", hung and back and impostor.loads == 1, f"{hung} {impostor.loads} {server.text()[-1500:]}")
+        code, health = server.health()
+        t.check("and /health names it", code == 503 and impostor.at in str(health), f"{code} {health}")
+        w = cluster.Worker(t, t.model, w.at, key=False)
+        impostor.hangs = False
+        well = wait_until(lambda: server.health()[0] == 200)
+        again = server.complete("A river ", 24)
+        t.check("when it has gone and come back, answers are as before", well and again == alone, f"{again} {alone} {server.text()[-1500:]}")
+        logs = server.text() + w.text() + v.text()
+        t.check("and all end well", [server.end(), w.end(), v.end()] == [0, 0, 0] and not re.search(cluster.TROUBLE, logs), logs[-1500:])
+
+    def never_reads(self, sent):
+        """A coordinator that asks and takes no answer: the worker ends the connection when no more answers find room, and says so."""
+        t = self.t
+        w = cluster.Worker(t, t.model, t.socket(), "--http", "127.0.0.1:0", key=False)
+        before = resident_kib(w.p.pid)
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(w.at.removeprefix("unix:"))
+        setup = [f for f in sent if f[0] in (TYPE["HELLO"], TYPE["LOAD"])]
+        calls = [f for f in sent if f[0] == TYPE["CALL"]]
+        number = n = 0
+
+        def send(kind, epoch, payload):
+            nonlocal number
+            number += 1
+            s.sendall(frame(kind, payload, number=number, epoch=epoch))
+
+        def answered():
+            m = w.metrics()
+            return int(m["sluice_coordinator_sent_bytes"]) + int(m["sluice_coordinator_queued_bytes"])
+
+        for each in setup:
+            send(*each)
+        w.wait_for("serving ")
+        until = time.monotonic() + cluster.LONG
+        try:
+            while "cannot be sent" not in w.text() and time.monotonic() < until:
+                had = answered()
+                send(*calls[n % len(calls)])
+                n += 1
+                # Heartbeats are less than an answer.
+                while answered() < had + 100 and "cannot be sent" not in w.text() and time.monotonic() < until:
+                    send("HEARTBEAT", 0, bytes(8))
+                    time.sleep(0.002)
+        except OSError:
+            pass  # it has closed
+        named = re.search(r"an answer of \d+ bytes cannot be sent to .*: the connection ends", w.text())
+        t.check("a coordinator that reads no answers is left, and named", named and time.monotonic() < until, f"{n} calls {w.text()[-1500:]}")
+        swallow(s, 60)
+        s.close()
+        served = self.serves(w, key=False)
+        while "another coordinator" in str(served) and time.monotonic() < until:
+            served = self.serves(w, key=False)
+        t.check("and the next one is served", served is True and resident_kib(w.p.pid) < before + self.more_kib + 49152, f"{served} {w.text()[-800:]}")
+        t.check("and all ends well", w.end() == 0 and not re.search(cluster.TROUBLE, w.text()), w.text()[-1500:])
 
     def lying_worker(self, received):
         """A worker's recorded answers, one of them changed, to a coordinator that asks the same: it ends, and says why."""
@@ -394,11 +544,14 @@ def main():
     p.add_argument("model")
     p.add_argument("--lies", type=int, default=100)
     p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--only", help="the name of one part, as in the source")
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         t = cluster.Tests(os.path.abspath(a.sluice), os.path.abspath(a.model), folder)
         h = Hostile(t, a.lies, a.seed)
-        for part in (h.strangers, h.stolen_listener, h.liars_with_the_key, h.changed_sessions):
+        for part in (h.strangers, h.stolen_listener, h.liars_with_the_key, h.changed_sessions, h.hangs_while_loading):
+            if a.only and part.__name__ != a.only:
+                continue
             try:
                 part()
             except (RuntimeError, subprocess.SubprocessError, OSError) as e:

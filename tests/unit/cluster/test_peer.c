@@ -1,0 +1,114 @@
+/* A worker that its coordinator waits for in vain: it is alive, and its loading comes no further.
+ */
+#include "cluster/peer.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/version.h"
+#include "net/frame.h"
+#include "tests/support/folder.h"
+
+#include <stdio.h>
+
+#define SECOND_NS 1000000000u
+/* Far beyond what anything here takes. */
+#define LONG_NS  (60u * (uint64_t)SECOND_NS)
+#define CONTENT  77u
+#define STUCK_NS (SECOND_NS / 4)
+
+/* A worker that says who it is and what it has, then n_words of progress, and from then on nothing
+ * but heartbeats. */
+static struct {
+    struct sl_listener_owner listens; /* first */
+    struct sl_link_owner owner;
+    struct sl_link *link;
+    uint32_t n_words;
+    _Atomic uint32_t n_loads;
+} worker;
+
+static void say(uint16_t type, const uint8_t *bytes, size_t n) {
+    const struct sl_bytes_part part = {bytes, n};
+    assert_int_equal(sl_link_send(worker.link, type, 0, &part, 1), SL_OK);
+}
+
+static enum sl_status was_received(struct sl_link_owner *o, struct sl_link *l,
+                                   const struct sl_frame *f, struct sl_err *err) {
+    uint8_t bytes[SL_SETUP_MAX_BYTES];
+    (void)o, (void)l, (void)err;
+    if (f->type == SL_FRAME_LOAD)
+        atomic_fetch_add(&worker.n_loads, 1);
+    for (uint32_t i = 1; f->type == SL_FRAME_LOAD && i <= worker.n_words; i++) {
+        const struct sl_setup_progress m = {(uint64_t)i << 20, 10u << 20};
+        say(SL_FRAME_PROGRESS, bytes, sl_setup_put_progress(&m, bytes));
+    }
+    return SL_OK;
+}
+
+static void was_lost(struct sl_link_owner *o, struct sl_link *l, enum sl_status status,
+                     const struct sl_err *why) {
+    (void)o, (void)l, (void)status, (void)why;
+}
+
+static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
+    struct sl_setup_hello hello = {.role = 2, .messages = SL_MESSAGE_VERSION};
+    struct sl_setup_offer offer = {.content = CONTENT, .ram_bytes = 1u << 30, .n_devices = 1};
+    uint8_t bytes[SL_SETUP_MAX_BYTES];
+    struct sl_err err;
+    (void)o;
+    snprintf(hello.program, sizeof hello.program, "%s", SL_VERSION);
+    snprintf(offer.devices[0].id, sizeof offer.devices[0].id, "cpu");
+    worker.link = l;
+    worker.owner = (struct sl_link_owner){was_received, was_lost};
+    sl_link_own(l, &worker.owner);
+    say(SL_FRAME_HELLO, bytes, sl_setup_put_hello(&hello, bytes));
+    say(SL_FRAME_OFFER, bytes, sl_setup_put_offer(&offer, bytes));
+    assert_int_equal(sl_link_start(l, &err), SL_OK);
+}
+
+static void test_loading_that_comes_no_further(void **state) {
+    const struct sl_link_config links = {.heartbeat_ns = SECOND_NS / 20,
+                                         .silence_ns = LONG_NS,
+                                         .max_payload_bytes = SL_SETUP_MAX_BYTES,
+                                         .queue_bytes = 4 * SL_SETUP_MAX_BYTES};
+    const struct sl_setup_model files = {.content = CONTENT};
+    struct sl_listener *listener;
+    struct sl_peer p;
+    struct sl_err err;
+    char folder[] = "/tmp/sluice-peer-XXXXXX", at[64];
+    atomic_bool cancel = false;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(at, sizeof at, "unix:%s/s", folder);
+    worker.listens.accepted = was_accepted;
+    assert_int_equal(sl_listener_open(at, &links, &worker.listens, &listener, &err), SL_OK);
+    sl_peer_init(&p, at, NULL, &files, NULL, &cancel);
+    for (worker.n_words = 0; worker.n_words < 2; worker.n_words++) {
+        assert_int_equal(sl_peer_meet(&p, LONG_NS, &err), SL_OK);
+        assert_int_equal(p.offer.n_devices, 1);
+        assert_int_equal(sl_peer_send_load(&p, &err), SL_OK);
+        uint64_t before_ns = sl_now_ns();
+        assert_int_equal(sl_peer_watch_load(&p, STUCK_NS, NULL, &err), SL_ERR_PEER_LOST);
+        assert_true(sl_now_ns() - before_ns >= STUCK_NS);
+        assert_true(sl_now_ns() - before_ns < LONG_NS / 2);
+        assert_non_null(strstr(err.text, at));
+        assert_non_null(strstr(err.text, "has loaded nothing for"));
+        assert_non_null(strstr(err.text, worker.n_words ? "1.0 of 10.0 MiB" : "0.0 of 0.0 MiB"));
+        assert_int_equal(p.lost, SL_OK); /* its link is as alive as before */
+        sl_peer_leave(&p);
+        sl_link_close(worker.link, 0);
+    }
+    assert_int_equal(worker.n_loads, 2);
+    sl_peer_release(&p);
+    sl_listener_close(listener);
+    unlink(at + 5);
+    rmdir(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loading_that_comes_no_further),
+    };
+    sl_log_set_level(SL_LOG_ERROR);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
