@@ -493,6 +493,9 @@ bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why) {
     if (failed)
         *out_why = e->dead != SL_OK ? e->dead_err : e->away_err;
     pthread_mutex_unlock(&e->lock);
+    const struct sl_remote_stages *remote = e->plan.config.remote;
+    if (!failed && remote) /* steps notice a lost machine, but there may be none */
+        failed = !remote->all_there(remote, out_why);
     return failed;
 }
 
