@@ -48,12 +48,6 @@ def options():
 
 
 def measure(o, t, n):
-    """As once(), and once more, with a line that says so, where the process was killed for memory: why that happens now and then is
-    not known."""
-    return once(o, t, n) or once(o, t, n) or sys.exit(f"{n} machines: killed twice in {o.limit} MiB")
-
-
-def once(o, t, n):
     """A prompt and an answer over n machines: what bench says of both, and the most that each cgroup was charged."""
     groups = [MemoryCgroup(f"sluice-together-{i}", o.limit << 20) for i in range(n)]
     workers = []
@@ -69,11 +63,9 @@ def once(o, t, n):
         if workers:
             argv += ["--workers", ",".join(w.at for w in workers), "--key-file", t.key]
         r = subprocess.run([*o.prefix, *groups[0].command(argv)], capture_output=True, text=True)
-        if r.returncode in (-9, 137):
-            print(f"{n} machines: killed in {o.limit} MiB", file=sys.stderr, flush=True)
-            return None
         if r.returncode:
-            sys.exit(f"{n} machines: {r.stderr[-800:]}")
+            killed = f"killed for memory in {o.limit} MiB; " if r.returncode in (-9, 137) else ""
+            sys.exit(f"{n} machines: {killed}{r.stderr[-800:]}")
         rows = {"decode" if row["n_gen"] else "prefill": row for row in json.loads(r.stdout)}
         return {**rows, "peaks_mib": [g.peak_bytes() >> 20 for g in groups]}
     finally:

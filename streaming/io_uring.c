@@ -159,6 +159,15 @@ static void uring_describe(const struct sl_io *io, char *out_text, size_t size) 
              u->n_regions ? "fixed" : "plain");
 }
 
+static void uring_unregister(struct sl_io *io) {
+    struct uring *u = (struct uring *)io;
+    int rc = u->n_regions ? io_uring_unregister_buffers(&u->ring) : 0;
+    if (rc < 0) /* another thread reads */
+        sl_debug("io_uring: slots stay registered for a while: %s", strerror(-rc));
+    else
+        u->n_regions = 0;
+}
+
 static void uring_destroy(struct sl_io *io) {
     struct uring *u = (struct uring *)io;
     io_uring_queue_exit(&u->ring);
@@ -174,6 +183,7 @@ static const struct sl_io_ops uring_ops = {
     .look = uring_look,
     .add_file = uring_add_file,
     .describe = uring_describe,
+    .unregister = uring_unregister,
     .destroy = uring_destroy,
 };
 

@@ -383,6 +383,11 @@ uint32_t sl_reader_flying(const struct sl_reader *r) {
     return r->n_flying;
 }
 
+void sl_reader_unregister(struct sl_reader *r) {
+    if (r->io->ops->unregister && !r->n_outstanding)
+        r->io->ops->unregister(r->io);
+}
+
 void sl_reader_close(struct sl_reader **reader) {
     struct sl_reader *r = *reader;
     if (!r)
@@ -397,6 +402,7 @@ void sl_reader_close(struct sl_reader **reader) {
         sl_reader_wait(r, r->n_outstanding, -1);
     publish(r);
     sl_reader_close_files(r);
+    sl_reader_unregister(r);
     r->io->ops->destroy(r->io);
     free(r->requests);
     free(r->files);

@@ -98,6 +98,10 @@ struct sl_reader;
 
 enum sl_status sl_reader_open(const struct sl_reader_config *config, struct sl_reader **out_reader,
                               struct sl_err *err) SL_MUST_CHECK;
+/* For the thread that reads, before it ends and when nothing is under way: the slab's memory is
+ * free as soon as it is unmapped. Else the kernel has it for a while longer, 0.1 s for a GiB on an
+ * idle machine: whoever takes as much again at once would have both. */
+void sl_reader_unregister(struct sl_reader *reader);
 /* Cancels what is outstanding, waits for what the disk still writes, calls every done. */
 void sl_reader_close(struct sl_reader **reader);
 

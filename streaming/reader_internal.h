@@ -51,6 +51,9 @@ struct sl_io_ops {
     /* Registers a file. < 0: use its descriptor. NULL: never registered. */
     int32_t (*add_file)(struct sl_io *io, int fd);
     void (*describe)(const struct sl_io *io, char *out_text, size_t size);
+    /* Gives back what was registered. Nothing is in flight; what is started afterwards does
+     * without. NULL: nothing is ever registered. */
+    void (*unregister)(struct sl_io *io);
     void (*destroy)(struct sl_io *io); /* nothing is in flight */
 };
 

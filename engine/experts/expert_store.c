@@ -298,6 +298,7 @@ void sl_store_save_heat(struct sl_store *s) {
 
 void sl_store_quit(struct sl_store *s) {
     sl_fetch_quit(s->fetch);
+    sl_reader_unregister(s->reader);
     if (s->heat_file)
         sl_heat_store_save_now(s->heat_file);
 }

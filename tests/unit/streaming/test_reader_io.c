@@ -340,6 +340,91 @@ static int with_little_memlock(void) {
     return rc;
 }
 
+#define MEMORY_BYTES ((size_t)512 << 20)
+
+static bool write_text(const char *path, const char *text) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+/* Of a memory cgroup, v1 or v2; 0: not known. */
+static size_t charged_bytes(const char *folder) {
+    static const char *const names[] = {"memory.usage_in_bytes", "memory.current"};
+    char path[256], text[32] = "";
+    for (uint32_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        (void)!read(fd, text, sizeof text - 1);
+        close(fd);
+    }
+    return strtoull(text, NULL, 10);
+}
+
+static char cgroup[128];
+
+static void *read_and_unregister(void *reader) {
+    struct sl_reader *r = reader;
+    sl_reader_poll(r); /* from here on it is this thread's */
+    sl_reader_unregister(r);
+    return NULL;
+}
+
+/* What a reader's slots were in memory is free when both are closed, not some time later: also
+ * where another thread closes it than read. */
+static int frees_at_once(void) {
+    char path[160];
+    snprintf(path, sizeof path, "%s/cgroup.procs", cgroup);
+    if (!uring_here() || !write_text(path, "0"))
+        return cannot("no io_uring, or no memory cgroup can be made here");
+    struct sl_slab slab;
+    if (sl_slab_init(&slab, MEMORY_BYTES, false, &test_err) != SL_OK)
+        return 3;
+    for (uint32_t i = 0; i < sl_slab_n_regions(&slab); i++) {
+        size_t n;
+        void *region = sl_slab_region(&slab, i, &n);
+        memset(region, 1, n);
+    }
+    struct sl_reader_config c = {.kind = SL_IO_URING, .slab = &slab};
+    struct sl_reader *r;
+    if (sl_reader_open(&c, &r, &test_err) != SL_OK)
+        return 4;
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, read_and_unregister, r) != 0)
+        return 6;
+    pthread_join(thread, NULL);
+    size_t before = charged_bytes(cgroup);
+    sl_reader_close(&r);
+    sl_slab_release(&slab);
+    size_t after = charged_bytes(cgroup);
+    if (before < MEMORY_BYTES)
+        return cannot("the cgroup does not count this process's memory");
+    fprintf(stderr, "# %zu MiB charged, then %zu\n", before >> 20, after >> 20);
+    return after < MEMORY_BYTES / 4 ? 0 : 5;
+}
+
+static void memory_is_free_at_once(void **state) {
+    (void)state;
+    bool v1 = access("/sys/fs/cgroup/memory/memory.limit_in_bytes", F_OK) == 0;
+    snprintf(cgroup, sizeof cgroup, "/sys/fs/cgroup/%ssluice-reader-%d", v1 ? "memory/" : "",
+             (int)getpid());
+    if (!v1) /* children have the controller only if their parent hands it down */
+        (void)!write_text("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
+    (void)!mkdir(cgroup, 0755);
+    in_child(frees_at_once);
+}
+
+static int remove_cgroup(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 50 && rmdir(cgroup) != 0 && errno == EBUSY; i++)
+        usleep(20000);
+    return 0;
+}
+
 static void without_locked_memory(void **state) {
     (void)state;
     in_child(with_little_memlock);
@@ -559,13 +644,20 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_way_reads_the_same),   cmocka_unit_test(few_system_calls),
-        cmocka_unit_test(slots_outside_the_slab),     cmocka_unit_test(the_first_user_owns_it),
-        cmocka_unit_test(close_with_reads_in_flight), cmocka_unit_test(what_is_no_file_is_refused),
-        cmocka_unit_test(without_io_uring),           cmocka_unit_test(without_locked_memory),
-        cmocka_unit_test(without_o_direct),           cmocka_unit_test(on_tmpfs),
-        cmocka_unit_test(a_truncated_file_is_named),  cmocka_unit_test(mirrors_are_compared),
+        cmocka_unit_test(every_way_reads_the_same),
+        cmocka_unit_test(few_system_calls),
+        cmocka_unit_test(slots_outside_the_slab),
+        cmocka_unit_test(the_first_user_owns_it),
+        cmocka_unit_test(close_with_reads_in_flight),
+        cmocka_unit_test(what_is_no_file_is_refused),
+        cmocka_unit_test(without_io_uring),
+        cmocka_unit_test(without_locked_memory),
+        cmocka_unit_test(without_o_direct),
+        cmocka_unit_test(on_tmpfs),
+        cmocka_unit_test(a_truncated_file_is_named),
+        cmocka_unit_test(mirrors_are_compared),
         cmocka_unit_test(the_probe_measures),
+        cmocka_unit_test_teardown(memory_is_free_at_once, remove_cgroup),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
