@@ -21,3 +21,8 @@ CLUSTER_RUNS ?= 200
 ## make cluster-faults      kill, stop, cut and slow machines by chance, CLUSTER_RUNS (200) times, or CLUSTER_EACH times each; full disks, memory cgroups
 cluster-faults: $(B)/sluice
 	tests/cluster/faults.py $(B)/sluice demo/demo.gguf $(if $(CLUSTER_EACH),--each $(CLUSTER_EACH),--runs $(CLUSTER_RUNS)) $(if $(CLUSTER_FAULTS),--only "$(CLUSTER_FAULTS)")
+
+.PHONY: cluster-ten-thousand
+## make cluster-ten-thousand  more than 10,000 tokens over 2, 3 and 5 processes, in every placement, beside one process; not in make test
+cluster-ten-thousand: $(B)/sluice
+	$(TAP) "tests/cluster/ten_thousand.py $(B)/sluice"
