@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/WIRE.md from net/frame.def and cluster/setup.def, between the lines that say so.
+"""Writes the tables of docs/WIRE.md from net/frame.def, cluster/setup.def and engine/stage/stage_message.def, between the lines that say so.
 
 usage: wire_doc.py [--check]
 
@@ -11,6 +11,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DOC = os.path.join(ROOT, "docs", "WIRE.md")
 FORMS = {"U32": "u32", "U64": "u64", "F64": "f64", "FLAG": "u8"}
+ARRAYS = {"BYTES": "bytes", "U32S": "u32", "F32S": "f32", "U64S": "u64"}
 
 
 def read(name):
@@ -19,10 +20,10 @@ def read(name):
 
 
 def entries(text):
-    """(macro, arguments) of every line of a table; strings are joined and lose their quotes."""
+    """(macro, arguments) of every line of a table; strings lose their quotes, and arguments that are products stay whole."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     for macro, inside in re.findall(r'^([A-Z_0-9]+)(?:\(((?:[^()"]|"(?:[^"\\]|\\.)*")*)\))?$', text, re.M):
-        words = re.findall(r'"((?:[^"\\]|\\.)*)"|([^,\s"]+)', inside)
+        words = re.findall(r'"((?:[^"\\]|\\.)*)"|([^,\s"][^,"]*)', inside)
         yield macro, [(a.replace('\\"', '"') if a else b) for a, b in words]
 
 
@@ -48,9 +49,32 @@ def setup():
     return lines[1:]
 
 
+def calls():
+    lines = []
+    for macro, words in entries(read("engine/stage/stage_message.def")):
+        text = words[-1] if words else ""
+        count = words[1].replace("*", "×") if len(words) == 3 else ""
+        if macro in ("ASK", "ANSWER", "BEGIN"):
+            title = "Every answer begins with" if macro == "BEGIN" else f"{'Request' if macro == 'ASK' else 'Answer'} {words[1]}, `{words[2]}`"
+            lines += ["", f"**{title}**: {text or 'nothing more.'}", ""]
+            head = True
+        elif macro != "END" and head:
+            lines += ["| field | form | |", "|---|---|---|"]
+            head = False
+        if macro in FORMS:
+            lines.append(f"| {words[0]} | {FORMS[macro]} | {text} |")
+        elif macro == "TEXT":
+            lines.append(f"| {words[0]} | text, less than {words[1]} bytes | {text} |")
+        elif macro in ARRAYS:
+            lines.append(f"| {words[0]} | {ARRAYS[macro]}, {count} | {text} |")
+        elif macro == "PAGES":
+            lines.append(f"| {words[0]} | {count} times: u32 first, u32 end, u32 for each of [first, end) | {text} |")
+    return re.sub(r"\n\n\n+", "\n\n", "\n".join(lines[1:])).split("\n")
+
+
 def main():
     before = text = read("docs/WIRE.md")
-    for name, lines in (("frames", frames()), ("set-up", setup())):
+    for name, lines in (("frames", frames()), ("set-up", setup()), ("calls", calls())):
         text = re.sub(rf"(<!-- {name}: [^\n]*-->\n).*?(<!-- end -->)", lambda m: m.group(1) + "\n".join(lines) + "\n" + m.group(2), text, flags=re.S)
     if "--check" in sys.argv:
         if text != before:
