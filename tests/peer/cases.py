@@ -7,8 +7,9 @@ F32 = "-t F32 --embd-type F32 --output-type F32"
 MXFP4 = "-t Q8_0 --gate MXFP4 --up MXFP4 --down MXFP4"
 KL = 1e-2
 REFERENCE = "reference"
+CHOICES = "choices"
 CASES = [
-    # name, synth options, True (F32 bars), REFERENCE or the bar of the mean KL divergence, prompts other than PROMPTS
+    # name, synth options, True (F32 bars), REFERENCE, CHOICES or the bar of the mean KL divergence, prompts other than PROMPTS
     ("qwen3moe f32", f"--arch qwen3moe {F32} {MOE}", True),
     ("qwen2moe f32", f"--arch qwen2moe {F32} {MOE}", True),
     ("mixtral f32", f"--arch llama {F32} {MOE}", True),
@@ -213,6 +214,13 @@ CASES = [
      "--index-dim 64 --index-top 100 --index-every 8 --sigmoid", True, LONG),
     ("glm-dsa f32, an indexer in every second layer", f"--arch glm-dsa {F32} {MOE} {MLA} --q-lora 48 --layers 5 "
      "--dense-layers 2 --index-heads 23 --index-dim 128 --index-top 128 --index-every 2 --sigmoid --nextn 1", True, CHOSEN),
+    ("deepseek32 f32, beside double precision, yarn", f"--arch deepseek32 {F32} --experts 7 --top-k 3 {MLA} --q-lora 56 "
+     "--index-heads 19 --index-dim 64 --index-top 70 --sigmoid --yarn 8 --yarn-multiplier 0.1", CHOICES, LONG),
+    ("deepseek32 f32, beside double precision, few heads of 48", f"--seed 3 --arch deepseek32 {F32} {MOE} {MLA} --q-lora 48 "
+     "--dense-layers 1 --index-heads 3 --index-dim 48 --index-top 130", CHOICES, LONG),
+    ("glm-dsa f32, beside double precision", f"--seed 2 --arch glm-dsa {F32} --experts 7 --top-k 3 {MLA} --q-lora 56 "
+     "--layers 5 --dense-layers 2 --nextn 1 --index-heads 19 --index-dim 64 --index-top 70 --index-every 2 --sigmoid", CHOICES,
+     LONG),
     ("deepseek32 q8_0, four indexers", f"--arch deepseek32 -t Q8_0 {MOE} --heads 6 --head-dim 96 --rotated 32 --value-dim 64 "
      "--latent 128 --q-lora 64 --index-heads 18 --index-dim 128 --index-top 128", 5e-3, LONG),
     ("glm-dsa q4_K, an indexer", f"--arch glm-dsa -t Q4_K {MOE} --heads 4 --head-dim 96 --rotated 32 --value-dim 64 "

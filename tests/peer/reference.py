@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Log-probabilities of a small F32 model in double precision, for cases in which Sluice and llama.cpp
-are further apart than the bar. Needs numpy. Knows deepseek2, gemma4 without embeddings of layers, and
-grok.
+are further apart than the bar. Needs numpy. Knows deepseek2, deepseek32, glm-dsa, gemma4 without embeddings of
+layers, and grok.
+
+Where an indexer chooses positions, rounding decides in a row now and then which of two positions with nearly the same
+score is the last one. The numbers of such rows are printed: an engine may differ from the reference there.
 
 usage: reference.py MODEL IDS OUT.npy [ROUNDING ...]
 
@@ -9,12 +12,15 @@ Nothing is rounded unless it says so. ROUNDING is where an engine keeps 16-bit f
   latents  the cached row that latent attention shares among heads (Sluice)
   heads    every head's cached key and value (llama.cpp; of other attention both)
   queries  queries, where keys are 16-bit (llama.cpp)
+  index    keys of an indexer (both)
   gelu     what goes into GELU and what it gives (llama.cpp's table)"""
 import struct
 import sys
 
 import numpy as np
 
+# Two scores of an indexer that are nearer than this, in shares of the row's largest, are ranked by rounding.
+EDGE = 1e-5
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 
 
@@ -119,15 +125,25 @@ def frequencies(m, n_rot, base, divisors=1.0):
     return f / factor * (1 - keep) + f * keep, factor
 
 
-def attend(q, k, v, scale, window=0, cap=0):
-    """q [rows, heads, dim], k and v [rows, key heads, ...]: causal."""
+def hadamard(x):
+    """Of blocks of the largest power of two that divides a row."""
+    dim = x.shape[-1]
+    n = dim & -dim
+    h = np.ones((1, 1))
+    while len(h) < n:
+        h = np.block([[h, h], [h, -h]])
+    return (x.reshape(x.shape[:-1] + (dim // n, n)) @ h / np.sqrt(n)).reshape(x.shape)
+
+
+def attend(q, k, v, scale, window=0, cap=0, chosen=True):
+    """q [rows, heads, dim], k and v [rows, key heads, ...]: causal; chosen [rows, rows]: the positions that a row sees."""
     rows, heads = q.shape[:2]
     k, v = (np.repeat(x, heads // x.shape[1], axis=1) for x in (k, v))
     scores = np.einsum("rhd,shd->hrs", q, k) * scale
     if cap:
         scores = cap * np.tanh(scores / cap)
     back = np.arange(rows)[:, None] - np.arange(rows)[None, :]
-    seen = (back >= 0) & (back < window if window else True)
+    seen = (back >= 0) & (back < window if window else True) & chosen
     return np.einsum("hrs,shd->rhd", softmax(np.where(seen, scores, -np.inf)), v)
 
 
@@ -135,6 +151,8 @@ class Reference:
     def __init__(self, model, rounding):
         self.m, self.rounding = model, set(rounding)
         self.eps = model["attention.layer_norm_rms_epsilon"]
+        self.chosen = True  # what the last indexer chose
+        self.at_edge = set()  # rows in which rounding may decide a choice
 
     def rounded(self, where, x):
         return half(x) if where in self.rounding else x
@@ -165,7 +183,27 @@ class Reference:
                 y[row] += share * (scale[e] if scale is not None else 1) * self.glu(i, x[row], "_exps", act, e)
         return y
 
-    def deepseek2_attention(self, i, x):
+    def choose(self, i, x, low, angles, amplitude, adjacent):
+        """Which positions each row attends to [rows, rows]."""
+        m, rows, n_rot = self.m, len(x), 2 * angles.shape[1]
+        heads, dim, top = (m["attention.indexer." + key] for key in ("head_count", "key_length", "top_k"))
+        q = (low @ m.layer(i, "indexer.attn_q_b.weight").T).reshape(rows, heads, dim)
+        k = x @ m.layer(i, "indexer.attn_k.weight").T
+        k = norm(k - k.mean(axis=-1, keepdims=True), m.layer(i, "indexer.k_norm.weight")) + m.layer(i, "indexer.k_norm.bias")
+        q, k = (np.concatenate([rotate(y[..., :n_rot], angles, amplitude, adjacent), y[..., n_rot:]], axis=-1) for y in (q, k))
+        q, k = hadamard(q), self.rounded("index", hadamard(k))
+        scores = np.einsum("rhs,rh->rs", np.maximum(np.einsum("rhd,sd->rhs", q, k), 0), x @ m.layer(i, "indexer.proj.weight").T)
+        chosen = np.zeros((rows, rows), bool)
+        for row in range(rows):
+            order = np.argsort(-scores[row, :row + 1], kind="stable")
+            chosen[row, order[:top]] = True
+            if row + 1 > top:
+                last, next_one = scores[row, order[top - 1:top + 1]]
+                if 0 < last - next_one < EDGE * np.abs(scores[row, :row + 1]).max():  # equal: the lower position
+                    self.at_edge.add(row)
+        return chosen
+
+    def deepseek2_attention(self, i, x, indexer_adjacent=None):
         m, heads, rows = self.m, self.m["attention.head_count"], len(x)
         rot, latent = m["rope.dimension_count"], m["attention.kv_lora_rank"]
         joined = m.layer(i, "attn_kv_b.weight")
@@ -186,6 +224,8 @@ class Reference:
             q = low @ m.layer(i, "attn_q_b.weight").T
         q = q.reshape(rows, heads, dim)
         q = np.concatenate([q[..., :nope], rotate(q[..., nope:], angles, amplitude, True)], axis=-1)
+        if m.layer(i, "indexer.proj.weight") is not None:
+            self.chosen = self.choose(i, x, low, angles, amplitude, indexer_adjacent)
         row = x @ m.layer(i, "attn_kv_a_mqa.weight").T
         c = self.rounded("latents", self.norm(row[:, :latent], m.layer(i, "attn_kv_a_norm.weight")))
         k_rot = self.rounded("latents", rotate(row[:, None, latent:], angles, amplitude, True))
@@ -197,17 +237,23 @@ class Reference:
         k = np.concatenate([np.einsum("rc,hnc->rhn", c, w_k), np.repeat(k_rot, heads, axis=1)], axis=-1)
         v = np.einsum("rc,hvc->rhv", c, w_v)
         k, v, q = self.rounded("heads", k), self.rounded("heads", v), self.rounded("queries", q)
-        return attend(q, k, v, scale).reshape(rows, -1) @ m.layer(i, "attn_output.weight").T
+        return attend(q, k, v, scale, chosen=self.chosen).reshape(rows, -1) @ m.layer(i, "attn_output.weight").T
 
-    def deepseek2(self, i, x):
+    def deepseek2(self, i, x, indexer_adjacent=None):
         m = self.m
-        x = x + self.deepseek2_attention(i, self.norm(x, m.layer(i, "attn_norm.weight")))
+        x = x + self.deepseek2_attention(i, self.norm(x, m.layer(i, "attn_norm.weight")), indexer_adjacent)
         h = self.norm(x, m.layer(i, "ffn_norm.weight"))
         if i < m.get("leading_dense_block_count", 0):
             return x + self.glu(i, h, "", silu)
         y = self.experts(i, h, h @ m.layer(i, "ffn_gate_inp.weight").T, silu, m.get("expert_weights_norm", False),
                          sigmoid=m.get("expert_gating_func", 1) == 2)
         return x + y + self.glu(i, h, "_shexp", silu)
+
+    def deepseek32(self, i, x):
+        return self.deepseek2(i, x, indexer_adjacent=False)
+
+    def glm_dsa(self, i, x):
+        return self.deepseek2(i, x, indexer_adjacent=True)
 
     def grouped_attention(self, i, x, heads_kv, dim, angles, scale, window=0, cap=0, normed=False):
         m, heads, rows = self.m, self.m["attention.head_count"], len(x)
@@ -268,7 +314,7 @@ class Reference:
         embd, logit = scales.get(m.arch, (1.0, 1.0))
         x = m.tensors["token_embd.weight"][ids] * m.get("embedding_scale", embd)
         for i in range(m["block_count"] - m.get("nextn_predict_layers", 0)):
-            x = getattr(self, m.arch)(i, x)
+            x = getattr(self, m.arch.replace("-", "_"))(i, x)
         head = m.tensors.get("output.weight", m.tensors["token_embd.weight"])
         y = self.norm(x, m.tensors["output_norm.weight"]) @ head.T * m.get("logit_scale", logit)
         cap = m.get("final_logit_softcapping", 0.0)
@@ -282,7 +328,9 @@ def main():
     if len(sys.argv) < 4:
         sys.exit(__doc__)
     ids = np.fromfile(sys.argv[2], "<i4")
-    np.save(sys.argv[3], Reference(Model(sys.argv[1]), sys.argv[4:]).log_probabilities(ids).astype("<f4"))
+    reference = Reference(Model(sys.argv[1]), sys.argv[4:])
+    np.save(sys.argv[3], reference.log_probabilities(ids).astype("<f4"))
+    print(*sorted(reference.at_edge))
 
 
 main()

@@ -12,6 +12,11 @@ engines quantise activations, each in its own way, so quantised results differ a
 Where llama.cpp is off as it runs by default, the F32 bars hold for two other comparisons: with a reference in double
 precision (reference.py), and with llama.cpp whose attention sums in single precision.
 
+Where an indexer chooses positions, rounding decides in a row now and then which of two with nearly the same score is the
+last one, and such a row's log-probabilities are others; so may be a choice of a later row. CHOICES compares with
+reference.py, which names the rows that are so near: no other row is over the F32 bar before the first of them that is,
+and two in a hundred behind it.
+
 Each prompt is also computed in slices of seven tokens and one by one, which must give the same bits."""
 import array
 import filecmp
@@ -22,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 
-from cases import CASES, REFERENCE
+from cases import CASES, CHOICES, REFERENCE
 
 PROMPTS = [(1, 1), (2, 33), (3, 320)]  # seed, tokens
 VOCAB = 1024
@@ -79,6 +84,7 @@ def run(command, **kw):
     p = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw)
     if p.returncode:
         raise RuntimeError(f"{' '.join(command[:2])}: exit {p.returncode}: {p.stderr.decode()[-400:]}")
+    return p.stdout.decode()
 
 
 def against_reference(ours, model, ids, peer, tmp):
@@ -89,6 +95,26 @@ def against_reference(ours, model, ids, peer, tmp):
     problem, text = compare(ours, read_npy(exact), True)
     other, _ = compare(ours, read_npy(plain), True)
     return problem or other and "llama.cpp without flash attention: " + other, "to double precision: " + text
+
+
+def choices(ours, model, ids, tmp):
+    """What is wrong, and the comparison with double precision, row by row."""
+    path = os.path.join(tmp, "exact.npy")
+    near = {int(n) for n in run([PYTHON, os.path.join(HERE, "reference.py"), model, ids, path, "index", "latents"]).split()}
+    exact = read_npy(path)
+    if len(ours) != len(exact):
+        return f"sizes differ: {len(ours)} and {len(exact)}", ""
+    n = len(exact) // VOCAB
+    worst = [max(abs(x - y) for x, y in zip(ours[r * VOCAB:(r + 1) * VOCAB], exact[r * VOCAB:(r + 1) * VOCAB]) if y > -12)
+             for r in range(n)]
+    over = [r for r in range(n) if not worst[r] <= 1e-2]
+    first = min((r for r in over if r in near), default=n)
+    before, behind = ([r for r in over if r not in near and (r < first) == early] for early in (True, False))
+    text = (f"{n} positions, {len(near)} where rounding may decide; |dlogp| over 1e-2 in {len(over)}, of which "
+            f"{len(before) + len(behind)} are others; median of the rows' max {sorted(worst)[n // 2]:.1e}")
+    if before or len(behind) > n / 50:
+        return f"over the bar: rows {(before + behind)[:10]}", text
+    return "", text
 
 
 def one(sluice, peer, options, bar, prompts, tmp):
@@ -102,11 +128,17 @@ def one(sluice, peer, options, bar, prompts, tmp):
             array.array("i", [r.randrange(VOCAB) for _ in range(n)]).tofile(f)
         a, b, c = (os.path.join(tmp, name + ".npy") for name in "abc")
         run([sluice, "score", "-m", model, "--ids", ids, "--logprobs", a])
-        run([peer, "logits", model, ids, b, "2"])
+        if bar != CHOICES:
+            run([peer, "logits", model, ids, b, "2"])
         for rows in SLICES if n > 1 else ():
             run([sluice, "score", "-m", model, "--ids", ids, "--logprobs", c, "-b", str(rows)])
             if not filecmp.cmp(a, c, shallow=False):
                 return f"in slices of {rows} the log-probabilities are others", ""
+        if bar == CHOICES:
+            problem, text = choices(read_npy(a), model, ids, tmp)
+            if problem:
+                return problem, text
+            continue
         ours.extend(read_npy(a))
         theirs.extend(read_npy(b))
         if bar == REFERENCE:
@@ -114,6 +146,8 @@ def one(sluice, peer, options, bar, prompts, tmp):
             if problem:
                 return problem, text
     os.unlink(model)
+    if bar == CHOICES:
+        return "", "to double precision: " + text
     if bar == REFERENCE:
         return "", f"{text}; llama.cpp: {compare(ours, theirs, True)[1]}"
     return compare(ours, theirs, bar)
@@ -130,7 +164,7 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory(prefix="sluice-peer-") as tmp:
         for i, (name, options, bar, *prompts) in enumerate(cases, 1):
-            if bar == REFERENCE and not numpy:
+            if bar in (REFERENCE, CHOICES) and not numpy:
                 print(f"ok {i} - {name} # SKIP python3-numpy is not installed", flush=True)
                 continue
             try:
