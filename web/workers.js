@@ -1,8 +1,8 @@
-// Other machines that have layers: a row each, from the coordinator's /metrics.
+// Machines that have layers, this one and others: a column each, from the coordinator's /metrics.
 
 import { make } from './ui.js';
 
-const COLUMNS = ['Machine', 'State', 'Layers', 'Busy', 'Experts', 'Round trip', 'Sent', 'Received', 'Queued'];
+const ROWS = ['Machine', 'State', 'Layers', 'Busy', 'Experts', 'Round trip', 'Sent', 'Received', 'Queued'];
 
 // Of parsed metrics: what each worker has. The names are addresses, without quotes.
 export function workersOf(metrics) {
@@ -28,25 +28,25 @@ export function showWorkers(table, now, from, devices, { percent, bytes, perSeco
   const share = (list, key) => (s > 0 && list.length ? percent(Math.min(1, Math.max(...list.map((i) => (now.stages[i][key] - (from.stages[i]?.[key] ?? 0)) / s)))) : '–');
   const layers = (list) => list.map((i) => `${devices[i].first_layer}–${devices[i].first_layer + devices[i].layers - 1}`).join(', ') || '–';
   const common = (list) => [layers(list), share(list, 'busy'), share(list, 'stall')];
-  const rows = [['this machine', 'up', ...common(of(null)), '–', '–', '–', '–']];
+  const columns = [['this machine', 'up', ...common(of(null)), '–', '–', '–', '–']];
   for (const w of now.workers) {
     const was = before.get(w.name) ?? w, lost = w.losses ? `, lost ${w.losses === 1 ? 'once' : `${w.losses} times`}` : '';
-    rows.push([w.name, (w.up ? 'up' : 'lost') + (w.up ? lost : ''), ...common(of(w.name)), w.up ? `${(1000 * w.trip).toFixed(w.trip < 0.01 ? 2 : 0)} ms` : '–',
+    columns.push([w.name, (w.up ? 'up' : 'lost') + (w.up ? lost : ''), ...common(of(w.name)), w.up ? `${(1000 * w.trip).toFixed(w.trip < 0.01 ? 2 : 0)} ms` : '–',
       perSecond(linkRate(w.sent, was.sent, s)), perSecond(linkRate(w.received, was.received, s)), bytes(w.queued)]);
   }
-  const line = (cells, name) => {
+  const line = (i) => {
     const tr = make('tr');
-    cells.forEach((text, i) => {
-      const cell = make(i && name === 'td' ? 'td' : 'th', '', text);
-      cell.scope = name === 'th' ? 'col' : 'row';
-      if (name === 'td' && !i) cell.title = text;
+    [ROWS[i], ...columns.map((c) => c[i])].forEach((text, k) => {
+      const cell = make(i && k ? 'td' : 'th', '', text);
+      if (cell.tagName === 'TH') cell.scope = i ? 'row' : 'col';
+      if (!i && k) cell.title = text;
       if (i === 1 && text === 'lost') cell.className = 'error';
       tr.append(cell);
     });
     return tr;
   };
   const head = make('thead'), body = make('tbody');
-  head.append(line(COLUMNS, 'th'));
-  body.append(...rows.map((r) => line(r, 'td')));
+  head.append(line(0));
+  body.append(...ROWS.map((_, i) => i).slice(1).map(line));
   table.replaceChildren(head, body);
 }

@@ -426,7 +426,7 @@ for (const dark of [false, true])
     await done(p);
   });
 
-it('shows other machines, a row each', async () => {
+it('shows machines, a column each', async () => {
   const devices = [{ name: 'cpu: here', first_layer: 0, layers: 3 }, { name: 'b:7070 A GPU', first_layer: 3, layers: 5 }].map((d) => ({ budget_bytes: 0, total_bytes: 0, device_slots: 0, host_slots: 0, ...d }));
   const began = performance.now();
   const proxy = http.createServer(async (q, r) => {
@@ -443,9 +443,10 @@ sluice_stage_busy_seconds_total{stage="2",device="b:7070 A GPU"} ${s / 2}\nsluic
   await new Promise((listening) => proxy.listen(0, '127.0.0.1', listening));
   proxy.unref();
   const p = await open({}, `http://127.0.0.1:${proxy.address().port}`);
-  const rows = '[...document.querySelectorAll("#machines tbody tr")].map((r) => [...r.cells].map((c) => c.textContent))';
-  await p.until(`${rows}[1] && !/^0/.test(${rows}[1][6])`);
-  const [here, b, c] = await p.run(rows);
+  const columns = '((rows) => [...(rows[0]?.cells ?? [])].map((_, k) => rows.map((r) => r.cells[k].textContent)))([...document.querySelectorAll("#machines tr")])';
+  await p.until(`${columns}[2] && !/^0/.test(${columns}[2][6])`);
+  const [names, here, b, c] = await p.run(columns);
+  assert.deepEqual(names.slice(0, 3), ['Machine', 'State', 'Layers']);
   assert.deepEqual(here.slice(0, 3), ['this machine', 'up', '0–2']);
   assert.deepEqual(b.slice(0, 3), ['b:7070', 'up, lost 2 times', '3–7']);
   assert.match(b[3], /^[1-9]\d* %$/);
