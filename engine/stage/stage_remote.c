@@ -14,7 +14,8 @@
 struct asked {
     struct sl_stage_call *call;
     uint64_t number, sent_ns;
-    bool sending; /* its sender is at it still, and answers it if it is lost meanwhile */
+    bool sending; /* its sender is at it still, */
+    bool lost;    /* and answers it, as the other end was lost meanwhile, and may be back */
 };
 
 struct sl_stage_remote {
@@ -84,7 +85,7 @@ static enum sl_status enlist(struct sl_stage_remote *r, struct sl_stage_call *c,
     enum sl_status st = r->lost;
     if (st == SL_OK) {
         *out_number = ++r->n_numbered;
-        r->asked[r->n_asked++] = (struct asked){c, *out_number, sl_now_ns(), true};
+        r->asked[r->n_asked++] = (struct asked){c, *out_number, sl_now_ns(), true, false};
         r->n_others += !step;
     } else {
         *out_why = r->why; /* another thread may change it once the lock is open */
@@ -127,10 +128,10 @@ static bool end_sending(struct sl_stage_remote *r, uint64_t number, enum sl_stat
                         struct sl_err *out_why) {
     pthread_mutex_lock(&r->lock);
     uint32_t i = place_of(r, number);
-    bool lost = i < r->n_asked && r->lost != SL_OK;
+    bool lost = i < r->n_asked && r->asked[i].lost;
     if (lost) {
         (void)strike_at(r, i);
-        *out_st = r->lost;
+        *out_st = r->lost != SL_OK ? r->lost : SL_ERR_PEER_LOST;
         *out_why = r->why;
     } else if (i < r->n_asked) {
         r->asked[i].sending = false;
@@ -223,7 +224,7 @@ void sl_stage_remote_lost(struct sl_stage_remote *r, enum sl_status status,
     pthread_cond_broadcast(&r->fewer);
     for (uint32_t i = 0; i < r->n_asked;) {
         if (r->asked[i].sending) { /* its sender reads it yet */
-            i++;
+            r->asked[i++].lost = true;
             continue;
         }
         struct sl_stage_call *c = strike_at(r, i);

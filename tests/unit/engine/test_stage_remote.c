@@ -112,18 +112,24 @@ static void test_a_loss_between_calls(void **state) {
     s->ops->close(s);
 }
 
-/* The other end is lost while a request is being sent: its sender still reads it, so it is answered
- * when that has done with it, and once. */
+/* The other end is lost while a request is being sent, and perhaps back before that is done: its
+ * sender still reads it, so it is answered when that has done with it, and once. */
 static struct sl_stage_remote *lost_in_sending;
+static bool back_in_sending;
 
 static enum sl_status carry_and_lose(struct sl_stage_carrier *c, enum sl_message_kind kind,
                                      const uint8_t *bytes, size_t n) {
     struct end *e = (struct end *)(void *)c;
+    const struct sl_stage_hello hello = {.device = "cpu", .heat_bytes = limits.heat_bytes};
     struct sl_err why;
     assert_true(kind == SL_MESSAGE_ASK && bytes && n);
     sl_fail(&why, SL_ERR_PEER_LOST, "the worker at b:7070 is lost: it was killed");
     sl_stage_remote_lost(lost_in_sending, SL_ERR_PEER_LOST, &why);
     assert_int_equal(e->n_answered, 0);
+    if (back_in_sending) {
+        assert_int_equal(sl_stage_remote_regain(lost_in_sending, &limits, &hello, &why), SL_OK);
+        sl_stage_remote_resume(lost_in_sending);
+    }
     e->n_sent++;
     return e->st;
 }
@@ -131,9 +137,10 @@ static enum sl_status carry_and_lose(struct sl_stage_carrier *c, enum sl_message
 static void test_a_loss_while_a_request_is_sent(void **state) {
     const enum sl_status ways[] = {SL_OK, SL_ERR_PEER_LOST};
     (void)state;
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < 4; i++) {
         struct end e;
-        struct sl_stage_remote *r = open_remote(&e, ways[i]);
+        struct sl_stage_remote *r = open_remote(&e, ways[i % 2]);
+        back_in_sending = i >= 2;
         struct sl_stage *s = sl_stage_remote_stage(r);
         uint8_t heat[28];
         struct sl_stage_call c = {.ask = {.what = SL_STAGE_HEAT},
