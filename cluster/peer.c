@@ -92,7 +92,7 @@ static enum sl_status send_piece(struct sl_peer *p, const struct sl_frame *f, st
                          "%" PRIu64 ", while %" PRIu64 " of %" PRIu64 " bytes wait to be sent",
                          m.n_bytes, m.file, m.offset, stats.queued_bytes, stats.queue_bytes);
         else if (st != SL_OK)
-            st = sl_fail(err, st, "%s: %s", p->address, sl_status_text(st));
+            st = sl_fail(err, st, "it closed the connection while the model was sent");
     }
     free(bytes);
     return st;

@@ -316,8 +316,8 @@ class FullDisks:
         self.n_full += bool(full)
         if (not full and told[0] != self.alone) or w.p.poll() is not None:
             return f"a disk that becomes full: {told} {w.text()[-800:]}"
-        r = "is lost: nothing has come"
-        while "is lost: nothing has come" in str(r) and time.monotonic() < until:  # of a machine with other work
+        r = "is lost: "
+        while "is lost: " in str(r) and time.monotonic() < until:  # of a machine with other work
             r = self.t.score(self.model, [*self.options, w.at])
         return "" if r == self.alone and w.end() == 0 else f"when there is room again: {str(r)[:800]} {w.text()[-800:]}"
 
