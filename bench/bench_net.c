@@ -1,5 +1,6 @@
 /* How fast frames pass between two processes of this machine: there and back, one after the other
- * (half of that is a hop), and as many as the queue takes in one direction.
+ * (half of that is a hop), four on their way in one direction, and four in both at once.
+ * bench_net_ucx does the same by UCX, where that is installed.
  *
  * usage: bench_net [SECONDS]   for each size and way; default 0.5 */
 #include "net/link.h"
@@ -94,13 +95,13 @@ static void hops(struct end *e, struct sl_link *l, const uint8_t *bytes, size_t 
     *out_p99 = (double)took[passes * 99 / 100] * 0.5e-3;
 }
 
-/* GB/s in one direction, four frames on their way. */
-static double rate(struct end *e, struct sl_link *l, const uint8_t *bytes, size_t n,
+/* GB/s in one direction (epoch 2), or in each of the two (1), four frames on their way. */
+static double rate(struct end *e, struct sl_link *l, uint32_t epoch, const uint8_t *bytes, size_t n,
                    double seconds) {
     uint64_t start = sl_now_ns(), sent = 0, back = 0;
     while ((double)(sl_now_ns() - start) < seconds * 1e9) {
         for (; sent - back < 4; sent++)
-            send_one(l, 2, bytes, n);
+            send_one(l, epoch, bytes, n);
         sem_wait(&e->came);
         back++;
     }
@@ -145,8 +146,9 @@ static void measure(const char *name, const char *address, const struct sl_net_k
     for (size_t i = 0; bytes && i < sizeof sizes / sizeof *sizes; i++) {
         double p50, p99;
         hops(e, l, bytes, sizes[i], seconds, &p50, &p99);
-        printf("%-12s %9zu %10.1f %10.1f %8.2f\n", name, sizes[i], p50, p99,
-               rate(e, l, bytes, sizes[i], seconds));
+        double one = rate(e, l, 2, bytes, sizes[i], seconds);
+        double both = rate(e, l, 1, bytes, sizes[i], seconds);
+        printf("%-12s %9zu %10.1f %10.1f %8.2f %8.2f\n", name, sizes[i], p50, p99, one, both);
     }
     free(bytes);
     sl_link_close(l, 0);
@@ -163,7 +165,7 @@ int main(int argc, char **argv) {
     sl_log_set_level(SL_LOG_ERROR);
     must(sl_net_key_generate(text, &err), &err);
     must(sl_net_key_parse(text, "here", &key, &err), &err);
-    printf("%-12s %9s %10s %10s %8s\n", "way", "bytes", "p50 us", "p99 us", "GB/s");
+    printf("%-12s %9s %10s %10s %8s %8s\n", "way", "bytes", "p50 us", "p99 us", "GB/s", "both");
     measure("tcp", "127.0.0.1:0", NULL, seconds);
     measure("tcp, TLS", "127.0.0.1:0", key, seconds);
     snprintf(path, sizeof path, "unix:/tmp/bench-net-%d", (int)getpid());
