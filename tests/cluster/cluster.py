@@ -280,6 +280,16 @@ class Server:
     def health(self):
         return self.get("/health")
 
+    def turned_away(self):
+        """(status, Retry-After) of a request that is new."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/completions", json.dumps({"prompt": "a", "max_tokens": 1}).encode(),
+                                         {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=LONG) as r:
+                return r.status, r.headers["Retry-After"]
+        except urllib.error.HTTPError as e:
+            return e.code, e.headers["Retry-After"]
+
     def metrics(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=LONG) as r:
             return figures(r.read().decode())
@@ -577,7 +587,9 @@ def losses(t):
         while server.health()[0] == 200 and time.monotonic() < until:
             time.sleep(0.02)
         code, health = server.health()
-        if sig == signal.SIGSTOP:
+        if sig == signal.SIGSTOP:  # it is away until we say so
+            away = server.turned_away()
+            t.check("a new request is told to come again", away[0] == 503 and int(away[1] or 0) > 0, away)
             second.p.send_signal(signal.SIGCONT)
         else:
             second.p.wait(LONG)
