@@ -119,8 +119,8 @@ static enum sl_status take_offer(struct sl_peer *p, const struct sl_frame *f, st
         return sl_fail(
             err, SL_ERR_CONFIG,
             "the worker at %s has another model, '%s': its header or its bytes differ from "
-            "those of the file here",
-            p->address, o->model);
+            "those of '%s' here",
+            p->address, o->model, p->files->name);
     if (!o->n_devices || !o->ram_bytes || o->process_bytes > o->ram_bytes)
         return sl_fail(err, SL_ERR_PROTOCOL, "the worker at %s offers no device, or no memory",
                        p->address);

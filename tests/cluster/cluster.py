@@ -196,7 +196,8 @@ class Tests:
         other = self.synth("another model", ["--layers", "3"])
         w = Worker(self, self.model, self.socket())
         v = Worker(self, other, self.socket())
-        self.refused("another model", ["--workers", v.at, "--key-file", self.key], "another model", "another-model.gguf")
+        self.refused("another model, and both are named", ["--workers", v.at, "--key-file", self.key], "another model", "another-model.gguf",
+                     re.escape(os.path.basename(self.model)))
         changed = self.path("changed.gguf")
         with open(self.model, "rb") as f, open(changed, "wb") as g:
             data = bytearray(f.read())
