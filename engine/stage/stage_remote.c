@@ -14,8 +14,9 @@
 struct asked {
     struct sl_stage_call *call;
     uint64_t number, sent_ns;
-    bool sending; /* its sender is at it still, */
-    bool lost;    /* and answers it, as the other end was lost meanwhile, and may be back */
+    bool sending;  /* its sender is at it still, */
+    bool lost;     /* and answers it, as the other end was lost meanwhile, and may be back */
+    bool canceled; /* or cancels it, once it is sent */
 };
 
 struct sl_stage_remote {
@@ -85,7 +86,8 @@ static enum sl_status enlist(struct sl_stage_remote *r, struct sl_stage_call *c,
     enum sl_status st = r->lost;
     if (st == SL_OK) {
         *out_number = ++r->n_numbered;
-        r->asked[r->n_asked++] = (struct asked){c, *out_number, sl_now_ns(), true, false};
+        r->asked[r->n_asked++] = (struct asked){
+            .call = c, .number = *out_number, .sent_ns = sl_now_ns(), .sending = true};
         r->n_others += !step;
     } else {
         *out_why = r->why; /* another thread may change it once the lock is open */
@@ -122,12 +124,19 @@ static bool strike(struct sl_stage_remote *r, uint64_t number) {
     return found;
 }
 
+static void send_cancel(struct sl_stage_remote *r, uint64_t number) {
+    uint8_t bytes[SL_MESSAGE_HEAD_BYTES];
+    (void)!r->carrier->send(r->carrier, SL_MESSAGE_CANCEL, bytes,
+                            sl_message_put_cancel(number, bytes));
+}
+
 /* The sender has done with it and leaves it alone from here on. True: the other end was lost
  * meanwhile, and it is the sender's to answer with what is left in out_st and out_why. */
 static bool end_sending(struct sl_stage_remote *r, uint64_t number, enum sl_status *out_st,
                         struct sl_err *out_why) {
     pthread_mutex_lock(&r->lock);
     uint32_t i = place_of(r, number);
+    bool canceled = i < r->n_asked && r->asked[i].canceled;
     bool lost = i < r->n_asked && r->asked[i].lost;
     if (lost) {
         (void)strike_at(r, i);
@@ -137,6 +146,8 @@ static bool end_sending(struct sl_stage_remote *r, uint64_t number, enum sl_stat
         r->asked[i].sending = false;
     }
     pthread_mutex_unlock(&r->lock);
+    if (canceled && !lost)
+        send_cancel(r, number);
     return lost;
 }
 
@@ -169,16 +180,16 @@ static void send_ask(struct sl_stage *stage, struct sl_stage_call *c) {
 
 static void cancel_ask(struct sl_stage *stage, struct sl_stage_call *c) {
     struct sl_stage_remote *r = remote_of(stage);
-    uint8_t bytes[SL_MESSAGE_HEAD_BYTES];
     uint64_t number = 0;
     pthread_mutex_lock(&r->lock);
     for (uint32_t i = 0; i < r->n_asked; i++)
-        if (r->asked[i].call == c)
+        if (r->asked[i].call == c && r->asked[i].sending) /* it must not overtake the request */
+            r->asked[i].canceled = true;
+        else if (r->asked[i].call == c)
             number = r->asked[i].number;
     pthread_mutex_unlock(&r->lock);
     if (number)
-        (void)!r->carrier->send(r->carrier, SL_MESSAGE_CANCEL, bytes,
-                                sl_message_put_cancel(number, bytes));
+        send_cancel(r, number);
 }
 
 /* ---- answers ---- */

@@ -158,6 +158,44 @@ static void test_a_loss_while_a_request_is_sent(void **state) {
     }
 }
 
+/* Canceled while it is being sent: the word follows the request, else it would say nothing. */
+static struct sl_stage_call *canceled_in_sending;
+static uint32_t n_asked_first;
+
+static enum sl_status carry_and_cancel(struct sl_stage_carrier *c, enum sl_message_kind kind,
+                                       const uint8_t *bytes, size_t n) {
+    struct end *e = (struct end *)(void *)c;
+    struct sl_stage *s = sl_stage_remote_stage(lost_in_sending);
+    assert_true(bytes && n);
+    if (kind == SL_MESSAGE_ASK)
+        s->ops->cancel(s, canceled_in_sending);
+    n_asked_first += kind == SL_MESSAGE_ASK && !e->n_sent;
+    e->n_sent++;
+    return SL_OK;
+}
+
+static void test_a_cancellation_while_a_request_is_sent(void **state) {
+    struct end e;
+    struct sl_stage_remote *r = open_remote(&e, SL_OK);
+    struct sl_stage *s = sl_stage_remote_stage(r);
+    uint8_t heat[28];
+    struct sl_stage_call c = {.ask = {.what = SL_STAGE_HEAT},
+                              .with = {.bytes = heat, .n_bytes = sizeof heat},
+                              .owner = &e.owner};
+    struct sl_err why;
+    (void)state;
+    e.carrier.send = carry_and_cancel;
+    lost_in_sending = r;
+    canceled_in_sending = &c;
+    s->ops->send(s, &c);
+    assert_int_equal(e.n_sent, 2);
+    assert_int_equal(n_asked_first, 1);
+    sl_fail(&why, SL_ERR_PEER_LOST, "the worker at b:7070 is lost: it was killed");
+    sl_stage_remote_lost(r, SL_ERR_PEER_LOST, &why);
+    assert_int_equal(e.n_answered, 1);
+    s->ops->close(s);
+}
+
 /* A message for which there was no room concerns this call alone. */
 static void test_a_message_that_is_not_sent(void **state) {
     struct end e;
@@ -180,6 +218,7 @@ int main(void) {
         cmocka_unit_test(test_reason_of_a_loss),
         cmocka_unit_test(test_a_loss_between_calls),
         cmocka_unit_test(test_a_loss_while_a_request_is_sent),
+        cmocka_unit_test(test_a_cancellation_while_a_request_is_sent),
         cmocka_unit_test(test_a_message_that_is_not_sent),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
