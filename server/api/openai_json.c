@@ -399,6 +399,7 @@ static void stream_end(struct sl_buf *b, struct sl_gen *g) {
         chunk_head(b, g);
         sl_buf_puts(b, ",\"choices\":[]");
         usage(b, g);
+        sl_openai_timings(b, g, 0, g->n_choices);
         sl_buf_puts(b, "}\n\n");
     }
     sl_buf_puts(b, "data: [DONE]\n\n");

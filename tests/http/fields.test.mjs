@@ -268,6 +268,11 @@ it('tells timings that are true, and at each event when asked', async () => {
   assert.ok((await events({})).every((e) => !e.includes('timings')));
   const timed = await events({ timings_per_token: true });
   assert.ok(timed.length > 0 && timed.every((e) => e.includes('"timings":{"prompt_n":')), timed.join());
+  for (const [path, body] of [['/v1/chat/completions', chat], ['/v1/completions', { prompt: 'x', max_tokens: 4, ignore_eos: true, stream: true }]]) { // beside the usage, of the whole request
+    const { text } = await ask(path, { ...body, n: 2, stream_options: { include_usage: true } });
+    const last = JSON.parse(text.split('\n\n').at(-3).slice(6));
+    assert.deepEqual([last.choices, last.usage.completion_tokens, last.timings?.predicted_n], [[], 8, 8], text);
+  }
 });
 
 // The first event has what was cached, the last the whole prompt, and the answer comes after all of them.
