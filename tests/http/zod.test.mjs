@@ -1,5 +1,6 @@
 // The schemas that Zod 4 makes: each form is taken, and an answer that came to its end parses with the form it came from.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { missing, patience, Server } from './server.mjs';
 
@@ -33,5 +34,22 @@ for (const [name, form] of Object.entries(forms))
       assert.ok(form.safeParse(JSON.parse(content)).success, `${content} ${JSON.stringify(schema)}`);
     }
   });
+
+// The two that docs/STRUCTURED.md names are refused, for the reason given there; the others are counted there.
+for (const [name, form, reason] of skip ? [] : [['emoji', z.emoji(), /pattern: .*\\\\p/], ['hostname', z.hostname(), /pattern: .*too complex/]])
+  test(`refuses ${name} and says why`, { skip }, async () => {
+    for (const strict of [false, true]) {
+      const r = await server.post('/v1/chat/completions', { messages: [{ role: 'user', content: 'Answer.' }], max_tokens: 1, response_format: { type: 'json_schema', json_schema: { name: 'answer', strict, schema: z.toJSONSchema(form) } } });
+      const text = await r.text();
+      assert.equal(r.status, 400, text);
+      assert.match(text, reason);
+    }
+  });
+
+test('docs/STRUCTURED.md counts the forms', { skip }, () => {
+  const page = readFileSync(new URL('../../docs/STRUCTURED.md', import.meta.url), 'utf8');
+  const [, taken, all] = /(\d+)\s+of\s+(\d+)\s+forms\s+of\s+Zod\s+4/.exec(page);
+  assert.deepEqual([Number(taken), Number(all)], [Object.keys(forms).length, Object.keys(forms).length + 2]);
+});
 
 test('ends cleanly', { skip }, async () => server.stop());
