@@ -48,7 +48,7 @@ int sl_api_keys_take(struct sl_api_keys *k, const char *word) {
     if (why)
         return sl_usage_error("serve", "--api-key %s", why);
     if (n < given)
-        sl_warn("--api-key: the white space around the key is no part of it");
+        sl_warn("--api-key: the white space around the key is not part of it");
     if (!(k->key[k->n] = strndup(key, n))) {
         fprintf(stderr, "sluice serve: --api-key: %s\n", strerror(ENOMEM));
         return 1;
@@ -80,7 +80,7 @@ static bool take_line(struct sl_api_keys *k, const char *path, unsigned number, 
     if (why)
         return wrong(path, "the key in line %u %s", number, why);
     if (n < len)
-        sl_warn("--api-key-file %s: the white space around the key in line %u is no part of it",
+        sl_warn("--api-key-file %s: the white space around the key in line %u is not part of it",
                 path, number);
     if (k->n == SL_MAX_API_KEYS)
         return wrong(path, "holds more keys than can be kept: at most %u", SL_MAX_API_KEYS);

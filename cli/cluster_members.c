@@ -105,7 +105,7 @@ static enum sl_status slurm(struct members *m, sl_variable_fn *variable, struct 
     if (at[-1])
         return bad_list(list, err);
     if (!m->self_found)
-        return sl_fail(err, SL_ERR_CONFIG, "this node, '%.120s', is none of the job's, '%.120s'",
+        return sl_fail(err, SL_ERR_CONFIG, "this node, '%.120s', is not among the job's, '%.120s'",
                        m->self, list);
     return SL_OK;
 }

@@ -46,7 +46,7 @@ static void add_direct(struct sl_findings *f, const char *path, int fd, int why)
     sl_findings_add(f, "O_DIRECT", why ? SL_HEALTH_WARN : SL_HEALTH_OK,
                     "keep the model on a local file system such as ext4 or XFS: through the page "
                     "cache each expert is copied once more, and pushes others out",
-                    "%s: %s", path, why ? strerror(why) : "the file system takes it");
+                    "%s: %s", path, why ? strerror(why) : "the file system supports it");
 }
 
 /* ---- a folder ---- */

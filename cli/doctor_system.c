@@ -71,7 +71,7 @@ void sl_doctor_memlock(struct sl_findings *f, const char *root, uint64_t limit_b
         sl_findings_add(f, "memlock", SL_HEALTH_OK, NULL, "no limit on locked memory");
     else if (may)
         sl_findings_add(f, "memlock", SL_HEALTH_OK, NULL,
-                        "the limit is %s, and this process may pass it (CAP_IPC_LOCK)",
+                        "the limit is %s, and this process may exceed it (CAP_IPC_LOCK)",
                         sl_format_bytes(limit_bytes, limit));
     else
         sl_findings_add(f, "memlock", SL_HEALTH_WARN,
@@ -159,7 +159,7 @@ static void add_device(struct sl_findings *f, const struct sl_backend *b,
                         found->model, found->why_not.text);
     else if (found->why_not.text[0])
         sl_findings_add(f, "device", SL_HEALTH_FAIL,
-                        "mend what it names; until then the other devices compute", "%s, %s: %s",
+                        "fix what it names; until then the other devices compute", "%s, %s: %s",
                         found->id, found->model, found->why_not.text);
     else if (found->kind == SL_DEVICE_HOST || !free_bytes)
         sl_findings_add(f, "device", SL_HEALTH_OK, NULL, "%s: %s", found->id, found->model);

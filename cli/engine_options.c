@@ -168,7 +168,7 @@ bool sl_engine_options_gpu(const char *command, const struct sl_engine_options *
         return true;
     sl_registry_example(example, sizeof example);
     sl_usage_error(command,
-                   "%s is about GPUs and means nothing with --device %s: leave it out, or name "
+                   "%s applies to GPUs and has no effect with --device %s: leave it out, or name "
                    "GPUs, as in --device %s",
                    option, o->device, example);
     return false;
@@ -239,7 +239,7 @@ static bool check_isa(const char *command, const char *isa, const char *device) 
         taken |= devices.at[i].ref.backend->kind == SL_DEVICE_HOST;
     if (!taken)
         sl_usage_error(command,
-                       "--cpu-isa is about the CPU and means nothing with --device %s: leave one "
+                       "--cpu-isa applies to the CPU and has no effect with --device %s: leave one "
                        "of them out",
                        device);
     return taken;

@@ -54,7 +54,7 @@ void sl_pull_draw(void *ctx, const struct sl_pull_progress *p) {
 int sl_pull_report(const char *command, enum sl_status status, const struct sl_err *err) {
     sl_show_progress("%s", "");
     if (status == SL_ERR_CANCELED) {
-        fprintf(stderr, "sluice %s: interrupted; run it again and it goes on where it stopped\n",
+        fprintf(stderr, "sluice %s: interrupted; run it again and it resumes where it stopped\n",
                 command);
         return 130;
     }

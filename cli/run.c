@@ -146,7 +146,8 @@ int sl_cmd_run(int argc, char **argv) {
     c.sampling.top_p = 0.95f;
     c.sampling.seed = random_seed();
     const struct sl_arg args[] = {
-        {SL_ARG_STRING, 'm', "--model", "FILE", &model, "the GGUF file (also as the only argument)",
+        {SL_ARG_STRING, 'm', "--model", "FILE", &model,
+         "the GGUF file, or hf:OWNER/NAME[:FILE] to download it (also as the only argument)",
          false},
         {SL_ARG_TEXT, 'p', "--prompt", "TEXT", &o.prompt, "ask this, print the answer and exit",
          false},

@@ -387,7 +387,7 @@ enum sl_run_outcome sl_run_again(struct sl_run_chat *c) {
     size_t n = json_array_size(c->messages);
     json_t *was = is_last(c, "assistant") ? json_incref(json_array_get(c->messages, n - 1)) : NULL;
     if (!was || n < 2) {
-        complain("there is no answer to make again");
+        complain("there is no answer to regenerate");
         json_decref(was);
         return SL_RUN_FAILED;
     }

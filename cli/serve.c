@@ -311,7 +311,7 @@ static int wait_signal(struct sl_server *server, const struct options *o, const 
     if (sl_server_reload_tls(server, &err) == SL_OK)
         sl_info("the certificate was read again");
     else
-        sl_error("the old certificate stays: %s", err.text);
+        sl_error("keeping the old certificate: %s", err.text);
     return 0;
 }
 
@@ -428,7 +428,8 @@ static struct options given;
 
 static const struct sl_arg args[] = {
     {SL_ARG_STRING, 'm', "--model", "FILE", &given.model,
-     "the GGUF file to serve (also as the only argument)", false},
+     "the GGUF file to serve, or hf:OWNER/NAME[:FILE] to download it (also as the only argument)",
+     false},
     {SL_ARG_LIST, 0, "--alias", "NAMES", &given.alias_words,
      "what clients call the model (default: the file's name); several names are separated by "
      "commas, and answers repeat the one in the request",

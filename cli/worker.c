@@ -75,7 +75,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_STRING, 0, "--io", "HOW", &given.memory.io,
      "how experts are read: uring, pread, or auto (default auto)", false},
     {SL_ARG_INPUTS, 0, "--mirror", "PATH", &given.memory.mirrors,
-     "a copy of the model on another drive, read beside it; up to three times", false},
+     "a copy of the model on another drive, to read from both; up to three times", false},
     {SL_ARG_KEPT, 0, "--heat-file", "DIR", &given.memory.heat_file,
      "which experts were hot, kept from run to run: a folder with a file for each run of\n"
      "layers, or off (default: heat/ in --model-cache, else sluice/heat/ in\n"

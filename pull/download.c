@@ -124,11 +124,12 @@ static bool accept_response(struct connection *c) {
     uint64_t total = status == 206 ? h->total_bytes : h->content_bytes;
     if (total != r->f->size_bytes || (status == 206 && h->range_begin != from) ||
         (r->d->etag[0] && strcmp(h->etag, r->d->etag) != 0)) {
-        end_with(r, sl_fail(&r->err, SL_ERR_CORRUPT,
-                            "%.200s: the server sends another file than it named (%llu bytes, not "
-                            "%llu)",
-                            r->d->url, (unsigned long long)total,
-                            (unsigned long long)r->f->size_bytes));
+        end_with(
+            r,
+            sl_fail(&r->err, SL_ERR_CORRUPT,
+                    "%.200s: the server sends a different file than it announced (%llu bytes, not "
+                    "%llu)",
+                    r->d->url, (unsigned long long)total, (unsigned long long)r->f->size_bytes));
         return false;
     }
     return true;
@@ -207,7 +208,7 @@ static void ended(struct connection *c, CURLcode code) {
         return;
     if (status == 416) {
         end_with(r, sl_fail(&r->err, SL_ERR_CORRUPT,
-                            "%.200s: the server has a shorter file than it named", r->d->url));
+                            "%.200s: the file is shorter than the server announced", r->d->url));
         return;
     }
     if (c->unranged) {
@@ -267,7 +268,7 @@ static void loop(struct run *r) {
         fill(r);
         if (curl_multi_perform(r->multi, &running) != CURLM_OK ||
             curl_multi_poll(r->multi, NULL, 0, SL_INTERRUPT_POLL_MS, NULL) != CURLM_OK) {
-            end_with(r, sl_fail(&r->err, SL_ERR_IO, "libcurl does not go on"));
+            end_with(r, sl_fail(&r->err, SL_ERR_IO, "libcurl failed"));
             return;
         }
         for (CURLMsg *m; (m = curl_multi_info_read(r->multi, &left_over));) {

@@ -210,10 +210,10 @@ enum sl_status sl_pull_http_fail(const struct sl_pull_http *http, const char *ur
         return sl_fail(err, SL_ERR_IO, "%.200s: %s", url,
                        error[0] ? error : curl_easy_strerror(code));
     if (http_status == 401 || http_status == 403)
-        return sl_fail(err, SL_ERR_INVALID, "%.200s: the server answers %ld: %s", url, http_status,
+        return sl_fail(err, SL_ERR_INVALID, "%.200s: the server answered %ld: %s", url, http_status,
                        http->token ? "the token may not read this"
-                                   : "it may want a token: --token-file or SLUICE_HF_TOKEN");
-    return sl_fail(err, SL_ERR_IO, "%.200s: the server answers %ld%s", url, http_status,
+                                   : "it may need a token: --token-file or SLUICE_HF_TOKEN");
+    return sl_fail(err, SL_ERR_IO, "%.200s: the server answered %ld%s", url, http_status,
                    http_status == 404 ? ": there is no such repository or file" : "");
 }
 

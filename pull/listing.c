@@ -45,7 +45,7 @@ enum sl_status sl_pull_list_parse(const char *json, size_t n_bytes, struct sl_pu
     const json_t *files = json_object_get(root, "siblings");
     if (!json_is_array(files) || json_array_size(files) > SL_PULL_MAX_FILES ||
         (commit && !sl_pull_is_hex(commit, 40)))
-        status = sl_fail(err, SL_ERR_PROTOCOL, "what came is not the list of a repository's files");
+        status = sl_fail(err, SL_ERR_PROTOCOL, "the answer is not a list of a repository's files");
     else if (commit)
         memcpy(list.commit, commit, 41);
     for (size_t i = 0; status == SL_OK && i < json_array_size(files); i++) {

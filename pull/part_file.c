@@ -27,7 +27,7 @@ struct saved {
 static enum sl_status io_error(struct sl_err *err, const char *path) {
     bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
     return sl_fail(err, SL_ERR_IO, "%.300s: %s%s", path, strerror(errno),
-                   full ? "; make room and run it again: it goes on where it stopped" : "");
+                   full ? "; make room and run it again: it resumes where it stopped" : "");
 }
 
 static uint32_t crc_of(const struct saved *s) {
@@ -105,7 +105,8 @@ static enum sl_status open_ours(struct sl_part_file *f, struct sl_err *err) {
     f->state_fd = open(f->state, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (f->state_fd < 0 && errno == ENOENT) {
         if (access(f->part, F_OK) == 0)
-            return sl_fail(err, SL_ERR_IO, "%.300s: is there and was not begun here; remove it",
+            return sl_fail(err, SL_ERR_IO,
+                           "%.300s: already exists and was not started by this command; remove it",
                            f->part);
         f->state_fd = open(f->state, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     }
@@ -113,7 +114,8 @@ static enum sl_status open_ours(struct sl_part_file *f, struct sl_err *err) {
         return io_error(err, f->state);
     if (!S_ISREG(about.st_mode) ||
         (about.st_size > 0 && !sl_file_has(f->state_fd, 0, MARK, sizeof MARK)))
-        return sl_fail(err, SL_ERR_IO, "%.300s: is there and was not written here; remove it",
+        return sl_fail(err, SL_ERR_IO,
+                       "%.300s: already exists and was not written by this command; remove it",
                        f->state);
     if (flock(f->state_fd, LOCK_EX | LOCK_NB) != 0)
         return sl_fail(err, SL_ERR_IO, "%.300s: another process is pulling this file", f->part);
@@ -186,7 +188,7 @@ enum sl_status sl_part_file_finish(struct sl_part_file *f, const char *sha256, b
             return io_error(err, f->path);
         /* A file system without RENAME_NOREPLACE. */
         if (access(f->path, F_OK) == 0 || rename(f->part, f->path) != 0)
-            return sl_fail(err, SL_ERR_IO, "%.300s: cannot get its name", f->path);
+            return sl_fail(err, SL_ERR_IO, "%.300s: cannot be renamed", f->path);
     }
     SL_TRY(sl_pull_write_sum(f->path, sha256, err));
     unlink(f->state);

@@ -85,8 +85,9 @@ static enum sl_status look(struct pull *p, const char *path, const struct sl_pul
         tell(p, SL_PULL_PRESENT, (uint64_t)about.st_size);
         p->progress.sha256 = NULL;
     } else if (status == SL_OK && !*out_ours)
-        status = sl_fail(err, SL_ERR_IO,
-                         "%.300s: is there and is another file; move it, or give --dir", path);
+        status =
+            sl_fail(err, SL_ERR_IO,
+                    "%.300s: already exists and is a different file; move it, or give --dir", path);
     return status;
 }
 
@@ -97,7 +98,7 @@ static enum sl_status finish(struct pull *p, struct sl_part_file *f,
     SL_TRY(sl_pull_hash(f->fd, f->part, f->size_bytes, hashed, p, sum, err));
     if (want->sha256[0] && strcasecmp(sum, want->sha256) != 0)
         return sl_fail(err, SL_ERR_CORRUPT,
-                       "%.250s: its SHA-256 is %s, not %s; what came is dropped, run it again",
+                       "%.250s: its SHA-256 is %s, not %s; the download is discarded; run it again",
                        f->path, sum, want->sha256);
     SL_TRY(sl_part_file_finish(f, sum, replace, err));
     p->progress.sha256 = sum;
@@ -190,7 +191,8 @@ static enum sl_status pull_repository(struct pull *p, const struct sl_pull_sourc
     p->progress.n_files = n;
     if (status == SL_OK && p->options->sha256) {
         if (n > 1)
-            status = sl_fail(err, SL_ERR_INVALID, "--checksum is of one file, the model has %u", n);
+            status = sl_fail(err, SL_ERR_INVALID,
+                             "--checksum is for a single file; this model has %u", n);
         else
             memcpy(list.files[first].sha256, p->options->sha256, SL_PULL_HASH_BYTES);
     }
@@ -227,8 +229,8 @@ static enum sl_status pull_url(struct pull *p, const struct sl_pull_source *s,
         count = 1;
     if (p->options->sha256) {
         if (count > 1)
-            return sl_fail(err, SL_ERR_INVALID, "--checksum is of one file, the model has %u",
-                           count);
+            return sl_fail(err, SL_ERR_INVALID,
+                           "--checksum is for a single file; this model has %u", count);
         memcpy(file.sha256, p->options->sha256, SL_PULL_HASH_BYTES);
     }
     p->progress.n_files = count;
@@ -257,7 +259,7 @@ static enum sl_status with_folder(struct pull *p, const struct sl_pull_source *s
     struct sigaction before[2];
     SL_TRY(sl_pull_make_folder(p->folder, err));
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0)
-        return sl_fail(err, SL_ERR_NOMEM, "libcurl does not start");
+        return sl_fail(err, SL_ERR_NOMEM, "libcurl cannot be started");
     sigaction(SIGINT, &stop, &before[0]);
     sigaction(SIGTERM, &stop, &before[1]);
     enum sl_status status = s->is_url ? pull_url(p, s, out, err) : pull_repository(p, s, out, err);
@@ -298,7 +300,7 @@ enum sl_status sl_pull(const struct sl_pull_source *source, const struct sl_pull
     enum sl_status status = SL_OK;
     if (p.token[0] && !sl_pull_http_may_have_token(host))
         status =
-            sl_fail(err, SL_ERR_INVALID, "a token is sent over https only, not to %.200s", host);
+            sl_fail(err, SL_ERR_INVALID, "a token is only sent over https, not to %.200s", host);
     p.http.token = p.token[0] ? p.token : NULL;
     if (status == SL_OK)
         status = with_folder(&p, source, out, err);

@@ -98,8 +98,7 @@ static enum sl_status parse_url(const char *text, struct sl_pull_source *out, st
     }
     out->url_name[n] = '\0';
     if (!sl_pull_name_ok(out->url_name))
-        return sl_fail(err, SL_ERR_INVALID, "%s: the URL ends in no name that a file can get here",
-                       text);
+        return sl_fail(err, SL_ERR_INVALID, "%s: the URL does not end in a usable file name", text);
     out->is_url = true;
     memcpy(out->url, text, strcspn(text, "#"));
     return SL_OK;
@@ -118,9 +117,10 @@ enum sl_status sl_pull_source_parse(const char *text, struct sl_pull_source *out
                        "'%.200s' is neither OWNER/NAME[:FILE] nor a URL that begins with https://",
                        text);
     if (*p == ':' && !path_ok(p + 1))
-        return sl_fail(err, SL_ERR_INVALID,
-                       "'%.200s' is no file of a repository: letters, digits and ._+=@,()~- only",
-                       p + 1);
+        return sl_fail(
+            err, SL_ERR_INVALID,
+            "'%.200s' is not a file name in a repository: letters, digits and ._+=@,()~- only",
+            p + 1);
     if (*p == ':')
         memcpy(out->wanted, p + 1, strlen(p + 1) + 1);
     return SL_OK;

@@ -21,7 +21,7 @@ bool sl_guard_wire(struct sl_exchange *ex) {
                             "later");
     if (l->wire.bad_request == ex->number)
         return sl_http_fail(&ex->error, 400, "bad_request", NULL,
-                            "the request cannot be read in one way only: %s", l->wire.bad);
+                            "the request is ambiguous or malformed: %s", l->wire.bad);
     return true;
 }
 

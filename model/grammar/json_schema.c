@@ -293,7 +293,7 @@ static int put_text(const char *bytes, size_t len, void *ctx) {
 }
 
 static enum sl_status too_large(struct sl_schema *c) {
-    return sl_fail(c->err, SL_ERR_INVALID, "the schema is too large or too intricate");
+    return sl_fail(c->err, SL_ERR_INVALID, "the schema is too large or too complex");
 }
 
 /* Equal schemas share a rule, which is also what ends recursion. */

@@ -159,7 +159,7 @@ static void dfa_release(struct dfa *d) {
 
 static enum sl_status too_much(struct sl_rx *x) {
     sl_rx_fail(x, SL_ERR_INVALID,
-               "pattern: it is too intricate, alone or beside format, minLength and maxLength");
+               "pattern: it is too complex, alone or beside format, minLength and maxLength");
     return x->status;
 }
 

@@ -11,7 +11,7 @@ enum sl_status sl_schema_spend(struct sl_schema *c, uint64_t steps) {
     if (c->steps <= SL_SCHEMA_MAX_STEPS)
         return SL_OK;
     return sl_fail(c->err, SL_ERR_INVALID,
-                   "the schema is too intricate: combining allOf, anyOf, oneOf and $ref takes more "
+                   "the schema is too complex: combining allOf, anyOf, oneOf and $ref takes more "
                    "than %u steps; use fewer of them, or smaller ones",
                    SL_SCHEMA_MAX_STEPS);
 }

@@ -19,7 +19,7 @@ void sl_rx_fail(struct sl_rx *x, enum sl_status status, const char *what) {
 
 static void too_much(struct sl_rx *x) {
     sl_rx_fail(x, SL_ERR_INVALID,
-               "pattern: it is too intricate, alone or beside format, minLength "
+               "pattern: it is too complex, alone or beside format, minLength "
                "and maxLength");
 }
 

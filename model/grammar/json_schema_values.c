@@ -141,6 +141,6 @@ enum sl_status sl_schema_put_values(struct sl_schema *c, const json_t *s, const 
     }
     sl_rx_release(&x);
     if (status == SL_OK && !any)
-        return SL_SCHEMA_NOTHING(c, "enum: no value is allowed by what stands beside it");
+        return SL_SCHEMA_NOTHING(c, "enum: the keywords beside it allow none of its values");
     return status;
 }

@@ -59,7 +59,7 @@ enum sl_status sl_exchange_poll(void *ctx, struct sl_err *err) {
         return sl_fail(err, SL_ERR_CANCELED, "the client has left, or the server is stopping");
     if (ex->deadline_ns && sl_now_ns() >= ex->deadline_ns)
         return sl_fail(err, SL_ERR_TIMEOUT,
-                       "the request's time is over: its prompt was still being read; give it a "
+                       "the request timed out: its prompt was still being read; give it a "
                        "longer 'timeout_s', or shorten it");
     return SL_OK;
 }
@@ -129,7 +129,7 @@ bool sl_exchange_step_locked(struct sl_exchange *ex, enum sl_exchange_event even
             sl_exchange_state_name(ex->state));
     abort();
 #else
-    sl_error("an exchange was %s when '%s' came, which cannot be: it is canceled",
+    sl_error("an exchange was %s when '%s' came, which must not happen: it is canceled",
              sl_exchange_state_name(ex->state), sl_exchange_event_name(event));
     cancel_locked(ex);
     return false;

@@ -37,8 +37,7 @@ static void end_job(struct sl_exchange *ex, enum sl_exchange_event how) {
 
 static void time_is_over(struct sl_exchange *ex, const char *what) {
     sl_count(requests_timed_out_total, 1);
-    sl_http_fail(&ex->error, 504, "deadline_exceeded", NULL, "the request's time is over: %s",
-                 what);
+    sl_http_fail(&ex->error, 504, "deadline_exceeded", NULL, "the request timed out: %s", what);
 }
 
 static void run_job(struct sl_exchange *ex) {

@@ -140,7 +140,7 @@ static void write_answers(FILE *out, const struct sl_server *s) {
 static void write_state(FILE *out, const struct sl_server *s) {
     struct sl_err why;
     sl_gauge_write(out, "sluice_failed",
-                   "1: nothing is answered until the server is started anew; /health says why",
+                   "1: no request is answered until the server is restarted; /health says why",
                    sl_server_failed(s, &why));
     uint64_t n = 0, bytes = 0;
     if (s->responses)

@@ -258,17 +258,17 @@ bool sl_json_take_units(const char *text, size_t len, uint32_t *units) {
 static const char *what_is_wrong(const json_error_t *je) {
     switch (json_error_code(je)) {
     case json_error_invalid_utf8:
-        return "a text is not UTF-8";
+        return "a string is not valid UTF-8";
     case json_error_premature_end_of_input:
         return "it ends too early";
     case json_error_end_of_input_expected:
-        return "there is more behind its end";
+        return "there is more after its end";
     case json_error_numeric_overflow:
         return "a number is too large";
     case json_error_stack_overflow:
-        return "it nests too deep";
+        return "it is nested too deeply";
     default:
-        return "something else is expected here";
+        return "syntax error";
     }
 }
 

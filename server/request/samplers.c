@@ -148,7 +148,7 @@ bool sl_samplers_read(const json_t *body, struct sl_sampling *s, struct sl_http_
             return sl_http_bad(e, NAME, "'" NAME "' has '%s' twice", steps[last].name);
         if (last < N_STEPS && at[i] < last)
             return sl_http_bad(e, NAME,
-                               "'" NAME "' has '%s' behind '%s': this server applies penalties, "
+                               "'" NAME "' has '%s' after '%s': this server applies penalties, "
                                "dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc and temperature "
                                "in this order",
                                steps[at[i]].name, steps[last].name);

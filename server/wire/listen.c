@@ -256,7 +256,7 @@ static void forget_lost(struct sl_listen *l, int32_t *seen) {
     int32_t handed = atomic_load(&l->n_handed);
     if (handed > 0 && handed == *seen) {
         atomic_fetch_sub(&l->n_handed, handed);
-        sl_warn("%d connections were dropped for want of memory", handed);
+        sl_warn("%d connections were dropped for lack of memory", handed);
         handed = 0;
     }
     *seen = handed;

@@ -192,8 +192,8 @@ static void refuse(struct sl_wire *w, struct output *o, const char *why) {
 
 static const char *control_text(unsigned char c) {
     return c == '\n'   ? "a line ends with a bare line feed"
-           : c == '\r' ? "a carriage return stands without a line feed"
-                       : "a line holds a control character";
+           : c == '\r' ? "it has a carriage return without a line feed"
+                       : "a line has a control character";
 }
 
 /* --------------------------------------------------------------------------------- request line */
@@ -215,7 +215,7 @@ static void method_byte(struct sl_wire *w, struct output *o, unsigned char c) {
         put(w, o, " ", 1);
         w->state = TARGET_BEGIN;
     } else if (!is_token(c) || ++w->n_line > METHOD_MAX) {
-        refuse(w, o, is_control(c) ? control_text(c) : "its method is none");
+        refuse(w, o, is_control(c) ? control_text(c) : "its method is not valid");
     } else {
         put(w, o, &byte, 1);
     }
@@ -251,7 +251,7 @@ static void target_byte(struct sl_wire *w, struct output *o, unsigned char c) {
         return;
     }
     if (w->state == TARGET_BEGIN && c == ' ') {
-        refuse(w, o, "there is more than one space behind its method");
+        refuse(w, o, "there is more than one space after its method");
         return;
     }
     if (w->state == TARGET_BEGIN || w->state == SCHEME) {
@@ -361,7 +361,7 @@ static void name_byte(struct sl_wire *w, struct output *o, unsigned char c) {
         }
         w->n_name = 0;
         if (is_blank(c)) {
-            refuse(w, o, "a header goes on in a second line");
+            refuse(w, o, "a header continues on a second line");
             return;
         }
         w->state = NAME;
@@ -375,7 +375,7 @@ static void name_byte(struct sl_wire *w, struct output *o, unsigned char c) {
         refuse(w, o,
                is_control(c) && !is_blank(c)
                    ? control_text(c)
-                   : "a header's name holds what no name may hold, such as white space");
+                   : "a header's name has a character that is not allowed, such as white space");
     } else if (w->state == NAME && w->n_name < sizeof w->name) {
         w->name[w->n_name++] = byte;
     } else {
@@ -430,7 +430,7 @@ static void encoding_byte(struct sl_wire *w, struct output *o, unsigned char c) 
     else if (n < 7 && (c | 0x20) == chunked[n])
         w->n_encoding++;
     else
-        refuse(w, o, "Transfer-Encoding is not 'chunked', the only one that is known here");
+        refuse(w, o, "Transfer-Encoding is not 'chunked', the only one supported");
 }
 
 static void head_over(struct sl_wire *w, struct output *o, unsigned char c) {
@@ -440,7 +440,7 @@ static void head_over(struct sl_wire *w, struct output *o, unsigned char c) {
     else if (w->has_length && w->has_encoding)
         refuse(w, o, "there are both Content-Length and Transfer-Encoding");
     else if (w->has_encoding && w->http10)
-        refuse(w, o, "HTTP/1.0 knows no Transfer-Encoding");
+        refuse(w, o, "HTTP/1.0 has no Transfer-Encoding");
     else if (!w->n_hosts && !w->http10)
         refuse(w, o, "there is no Host");
     if (w->state == SWALLOW)
@@ -545,7 +545,7 @@ static void trailer_byte(struct sl_wire *w, struct output *o, unsigned char c) {
     } else if (is_token(c)) {
         w->state = TRAILER_NAME;
     } else {
-        refuse(w, o, is_control(c) ? control_text(c) : "a trailer's name is none");
+        refuse(w, o, is_control(c) ? control_text(c) : "a trailer's name is not valid");
     }
 }
 

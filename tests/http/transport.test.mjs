@@ -100,7 +100,7 @@ it('speaks TLS 1.2 and later, and the same answers', async () => {
   assert.match(subject(), /localhost/);
   writeFileSync(file('one.pem'), readFileSync(file('two.pem')));
   server.child.kill('SIGHUP');
-  await server.until('refused', 5000 * patience, async () => /the old certificate stays: --tls-key .*one\.key is not the key/.test(server.log));
+  await server.until('refused', 5000 * patience, async () => /keeping the old certificate: --tls-key .*one\.key is not the key/.test(server.log));
   assert.match(subject(), /localhost/);
   writeFileSync(file('one.key'), readFileSync(file('two.key')));
   server.child.kill('SIGHUP');

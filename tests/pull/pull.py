@@ -147,7 +147,7 @@ def another_version(t):
         os.unlink(t.at(NAME + ".sha256"))
         with open(t.at(NAME), "wb") as f:
             f.write(b"mine")
-        bad(t.pull(r, "own/model"), NAME, "another file")
+        bad(t.pull(r, "own/model"), NAME, "different file")
         with open(t.at(NAME), "rb") as f:
             assert f.read() == b"mine"
 
@@ -159,7 +159,7 @@ def wrong_sums_and_lengths(t):
         assert os.listdir(t.out) == [], os.listdir(t.out)
         r.sums = {}
         r.total[NAME] = len(DATA) + 5
-        bad(t.pull(r, "own/model"), "another file")
+        bad(t.pull(r, "own/model"), "different file")
         assert os.listdir(t.out) == [], os.listdir(t.out)
         r.total = {}
         # Shorter than the list says: 416, or a range that is cut.
@@ -217,7 +217,7 @@ def tokens(t):
         assert {q[2] for q in r.requests} == {None}, r.requests
         bad(t.pull(r, "own/model", SLUICE_HF_TOKEN="two words"), "SLUICE_HF_TOKEN")
         bad(t.pull(r, "own/model", "--token-file", t.at("none")), "none")
-        bad(t.run([t.sluice, "pull", "own/model", "--dir", t.out, "--endpoint", "http://mirror.invalid"], SLUICE_HF_TOKEN="x"), "https only")
+        bad(t.run([t.sluice, "pull", "own/model", "--dir", t.out, "--endpoint", "http://mirror.invalid"], SLUICE_HF_TOKEN="x"), "over https")
         r.statuses = [401]
         bad(t.pull(r, "own/model"), "401", "--token-file")
         bad(t.pull(r, "own/none"), "404")

@@ -120,7 +120,7 @@ class Chat(Tap):
     def what_is_no_command_is_said(self):
         for line, why in (("/regenerat", "did you mean '/regenerate'?"), ("/set tmp 1", "did you mean 'temp'?"), ("/set temp -1", "temp is '-1': must be a number from 0 up"),
                           ("/set seed", "seed is '': must be a whole number"), ("/think maybe", "must be on, off"), ("/think on", "does not write down its thinking"),
-                          ("/clear all", "/clear takes nothing after it"), ("/save x", "nothing has been said yet"), ("/regenerate", "there is no answer to make again")):
+                          ("/clear all", "/clear takes nothing after it"), ("/save x", "nothing has been said yet"), ("/regenerate", "there is no answer to regenerate")):
             _, err = self._run(said=line + "\n/set\n", code=1)
             assert why in err and "temp 0.7\n" in err, (line, err)
         _, err = self._run(said="/help\n/?\n")

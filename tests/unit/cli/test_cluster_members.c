@@ -59,7 +59,7 @@ static void in_slurm(void **state) {
          NULL},
         {"a[1,3].x", "a1", NULL, "not a list"}, /* nothing comes behind a range */
         {"one", "one", NULL, "no other machines"},
-        {"n[1-3]", "m1", NULL, "is none of the job's"},
+        {"n[1-3]", "m1", NULL, "is not among the job's"},
         {"n[1-9]", "n1", NULL, "not a list"}, /* more than can take part */
         {"n[1-4],m[1-5]", "n1", NULL, "more than 7"},
         {"n[4-2]", "n2", NULL, "not a list"},

@@ -476,7 +476,7 @@ static void of_the_engine(void **state) {
     refused_with_engine("--look-ahead maybe", "must be on or off");
     refused_with_engine("--cpu-lane maybe", "must be off, auto or on");
     refused_with_engine("--cpu-lane-threads 1000", "must be 1 to 256");
-    refused_with_engine("--cpu-lane on --device cpu", "means nothing with --device cpu");
+    refused_with_engine("--cpu-lane on --device cpu", "has no effect with --device cpu");
     refused_with_engine("--heat-file ''", "--heat-file is empty");
     refused_with_engine("--mirror ''", "--mirror is empty");
     refused_with_engine("--device ''", "--device is empty");
@@ -515,7 +515,7 @@ static void of_the_engine(void **state) {
         snprintf(words, sizeof words, "%s m --cpu-isa sse", with_isa[i]);
         refused(words, "--cpu-isa is 'sse': must be c, avx2, avx512 or vnni");
         snprintf(words, sizeof words, "%s m --cpu-isa c --device cuda:0", with_isa[i]);
-        refused(words, "means nothing with --device cuda:0");
+        refused(words, "has no effect with --device cuda:0");
         snprintf(words, sizeof words, "%s m --cpu-isa sse --device cuda:0,cpu", with_isa[i]);
         refused(words, "must be c, avx2, avx512 or vnni"); /* the CPU takes one */
     }
@@ -545,12 +545,12 @@ static void of_gpus(void **state) {
     char options[64], says[64], said[2048];
     for (uint32_t i = 0; i < SL_COUNTOF(about); i++) {
         snprintf(options, sizeof options, "--device cpu %s %s", about[i][0], about[i][1]);
-        snprintf(says, sizeof says, "%s is about GPUs and means nothing with --device cpu",
+        snprintf(says, sizeof says, "%s applies to GPUs and has no effect with --device cpu",
                  about[i][0]);
         refused_with_engine(options, says);
     }
-    refused("plan --device cpu --device-bandwidth 1 m", "--device-bandwidth is about GPUs");
-    refused("plan --device cpu --link-bandwidth 1 m", "--link-bandwidth is about GPUs");
+    refused("plan --device cpu --device-bandwidth 1 m", "--device-bandwidth applies to GPUs");
+    refused("plan --device cpu --link-bandwidth 1 m", "--link-bandwidth applies to GPUs");
     /* It is the model that is missed then. */
     static const char *const taken[] = {"--device cpu",
                                         "--device cuda:0,cpu --vram 1GiB --split 1,1",

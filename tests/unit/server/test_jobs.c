@@ -147,7 +147,7 @@ static void test_time_of_the_body(void **state) {
     client_send(fd, head, sizeof head - 1);
     usleep(1300000);
     client_send(fd, "{\"content\":\"a\"}", 15);
-    expect_error(client_end(fd), 504, "server_error", NULL, "time is over");
+    expect_error(client_end(fd), 504, "server_error", NULL, "the request timed out");
     struct reply r = client_post("/tokenize", "{\"content\":\"a\"}");
     assert_int_equal(r.status, 200);
     reply_free(&r);
