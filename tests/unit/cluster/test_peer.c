@@ -8,6 +8,7 @@
 #include "net/frame.h"
 #include "tests/support/folder.h"
 
+#include <semaphore.h>
 #include <stdio.h>
 
 #define SECOND_NS 1000000000u
@@ -22,6 +23,7 @@ static struct {
     struct sl_listener_owner listens; /* first */
     struct sl_link_owner owner;
     struct sl_link *link;
+    sem_t started; /* the link, by the listener's thread */
     uint32_t n_words;
     _Atomic uint32_t n_loads;
 } worker;
@@ -63,6 +65,7 @@ static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
     say(SL_FRAME_HELLO, bytes, sl_setup_put_hello(&hello, bytes));
     say(SL_FRAME_OFFER, bytes, sl_setup_put_offer(&offer, bytes));
     assert_int_equal(sl_link_start(l, &err), SL_OK);
+    sem_post(&worker.started);
 }
 
 static void test_loading_that_comes_no_further(void **state) {
@@ -80,6 +83,7 @@ static void test_loading_that_comes_no_further(void **state) {
     assert_non_null(mkdtemp(folder));
     snprintf(at, sizeof at, "unix:%s/s", folder);
     worker.listens.accepted = was_accepted;
+    sem_init(&worker.started, 0, 0);
     assert_int_equal(sl_listener_open(at, &links, &worker.listens, &listener, &err), SL_OK);
     sl_peer_init(&p, at, NULL, &files, NULL, &cancel);
     for (worker.n_words = 0; worker.n_words < 2; worker.n_words++) {
@@ -95,6 +99,8 @@ static void test_loading_that_comes_no_further(void **state) {
         assert_non_null(strstr(err.text, worker.n_words ? "1.0 of 10.0 MiB" : "0.0 of 0.0 MiB"));
         assert_int_equal(p.lost, SL_OK); /* its link is as alive as before */
         sl_peer_leave(&p);
+        while (sem_wait(&worker.started) != 0)
+            ;
         sl_link_close(worker.link, 0);
     }
     assert_int_equal(worker.n_loads, 2);
