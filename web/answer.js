@@ -92,7 +92,7 @@ export function noteOf(s, context) {
   const rate = s.timings?.predicted_per_second;
   if (rate > 0 && n > 1) parts.push(`${number(rate)} tokens/s`);
   if (s.firstMs) parts.push(`first after ${seconds(s.firstMs)}`);
-  if (s.timings?.expert_misses > 0 || s.timings?.expert_late > 0) parts.push(`${Math.round(100 * s.timings.expert_hit_share)} % of experts were there`);
+  if (s.timings?.expert_misses > 0 || s.timings?.expert_late > 0) parts.push(`${Math.round(100 * s.timings.expert_hit_share)} % of experts were in memory`);
   if (s.reason === 'length') parts.push(context && s.usage?.total_tokens >= context ? 'cut: the context is full' : 'cut at the token limit');
   if (s.stopped) parts.push('stopped');
   return parts.join(' · ');

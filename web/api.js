@@ -31,7 +31,7 @@ async function failure(response, sent) {
 }
 
 async function request(path, options = {}) {
-  if (refused) throw new ApiError(401, 'this server wants an API key');
+  if (refused) throw new ApiError(401, 'this server requires an API key');
   const headers = { ...options.headers }, sent = key;
   if (key) headers.Authorization = `Bearer ${key}`;
   let response;

@@ -74,7 +74,7 @@ $('key-form').addEventListener('submit', async (e) => {
   const value = $('key').value.trim();
   if (!value) return;
   if (!goodKey(value)) {
-    $('key-error').textContent = 'A key has visible ASCII characters only.';
+    $('key-error').textContent = 'A key can only have visible ASCII characters.';
     $('key-error').hidden = false;
     return;
   }

@@ -78,7 +78,7 @@ function edit(node, element) {
   box.rows = Math.min(12, node.content.split('\n').length + 1);
   ok.type = 'submit';
   const close = () => { form.replaceWith(element); element.querySelector('.edit-open')?.focus(); };
-  form.append(labelled(box, 'Edit the message'), make('p', 'hint', 'The answer to the old text stays: the arrows lead back to it.'), button('Cancel', close, { className: 'quiet' }), ok);
+  form.append(labelled(box, 'Edit the message'), make('p', 'hint', 'The answer to the old text is kept: the arrows lead back to it.'), button('Cancel', close, { className: 'quiet' }), ok);
   form.addEventListener('submit', (e) => {
     e.preventDefault();
     if (running || !box.value.trim() || full(node.parent, box.value) || !settings()) return;

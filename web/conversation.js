@@ -29,8 +29,8 @@ export function addNode(chat, parent, role, content, now = Date.now()) {
 
 // Why a text cannot be added below parent, as a sentence, or ''. What is beyond these bounds could not be read again.
 export function noRoom(chat, parent, text) {
-  if (text.length > LIMITS.text) return `A message has ${LIMITS.text} characters at most; this one has ${text.length}.`;
-  if (chat.nodes.length + 2 > LIMITS.nodes || path(chat, parent).length + 2 > LIMITS.depth) return 'This conversation is as long as it may be: start a new chat.';
+  if (text.length > LIMITS.text) return `A message can have at most ${LIMITS.text} characters; this one has ${text.length}.`;
+  if (chat.nodes.length + 2 > LIMITS.nodes || path(chat, parent).length + 2 > LIMITS.depth) return 'This conversation has reached its maximum length: start a new chat.';
   return '';
 }
 

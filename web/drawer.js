@@ -66,7 +66,7 @@ function show() {
   const all = history.list(), found = history.search(search.value);
   list.replaceChildren(...found.slice(0, SHOWN).map(row));
   $('chats-none').hidden = found.length > 0;
-  $('chats-none').textContent = all.length ? 'No conversation has these words.' : 'Conversations are kept here, in this browser alone.';
+  $('chats-none').textContent = all.length ? 'No conversation contains these words.' : 'Conversations are kept in this browser only.';
   for (const id of ['export-all', 'delete-all']) $(id).disabled = !all.length;
 }
 
@@ -75,7 +75,7 @@ async function bring(file) {
     if (file.size > LIMITS.fileBytes) throw new Error(`the file is larger than ${LIMITS.fileBytes >> 20} MiB`);
     const n = await history.add(fromJson(await file.text()), newId);
     show();
-    say(n ? `Imported ${n} ${n === 1 ? 'conversation' : 'conversations'}.` : 'All conversations of the file are here already.');
+    say(n ? `Imported ${n} ${n === 1 ? 'conversation' : 'conversations'}.` : 'All conversations in the file are already here.');
   } catch (e) {
     say(`Not imported: ${e.message}.`);
   }

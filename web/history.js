@@ -90,7 +90,7 @@ export class History {
     } catch (e) {
       journal?.forgetOwn();
       h = new History(new MemoryBackend(), tell);
-      tell(`This browser keeps nothing for this page (${e?.name || 'no storage'}): conversations end with it.`);
+      tell(`This browser stores nothing for this page (${e?.name || 'no storage'}): conversations are lost when it is closed.`);
     }
     return h;
   }
@@ -195,7 +195,7 @@ export class History {
   run(id, change) {
     this.pending.set(id, (this.pending.get(id) ?? 0) + 1);
     this.queue = this.queue.then(change).then(() => true, (e) => {
-      this.tell(`The conversation could not be saved (${e?.name || e}): it may end with this page. Export it to keep it.`);
+      this.tell(`The conversation could not be saved (${e?.name || e}): it may be lost when this page is closed. Export it to keep it.`);
       return false;
     }).then((ok) => {
       const left = this.pending.get(id) - 1;

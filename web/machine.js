@@ -186,7 +186,7 @@ function showFound() {
   stackAndLegend($('found-bar'), $('found-legend'), parts);
   $('found-when').textContent = range ? range[2] : '';
   const left = history[history.length - 1].warmups;
-  $('found-note').textContent = range ? (left > 0 ? `Warming up: ${count(left)} experts to look at.` : '') : 'Nothing has been asked for yet.';
+  $('found-note').textContent = range ? (left > 0 ? `Warming up: ${count(left)} experts left to check.` : '') : 'Nothing has been asked for yet.';
 }
 
 function showStall() {
@@ -227,7 +227,7 @@ function showLink() {
   $('v-link-more').textContent = `copied up ${perSecond(up)} · copied down ${perSecond(down)} · read in place ${perSecond(inPlace)}${now.lane ? ` · left to the CPU ${perSecond(grown('lane', was, now) / passed)}` : ''}`;
 }
 
-const DOING = { prefill: 'reading its prompt', decode: 'generating', parked: 'paused by its reader' };
+const DOING = { prefill: 'reading its prompt', decode: 'generating', parked: 'waiting for its client' };
 function showSlots(slots) {
   const busy = slots.filter((s) => s.is_processing);
   $('slots').hidden = !busy.length;
@@ -252,10 +252,10 @@ function showSessions() {
     return d;
   }));
   const parts = [`${count(s.running)} of ${count(n)} running`, `${count(s.waiting)} of ${count(machine.sessions.queue)} waiting`];
-  if (s.parked) parts.push(`${count(s.parked)} paused by their readers`);
+  if (s.parked) parts.push(`${count(s.parked)} waiting for their clients`);
   $('v-sessions').textContent = parts.join(', ');
   meter('m-kv', s.pages ? s.used / s.pages : 0, `KV pages used: ${count(s.used)} of ${count(s.pages)}`);
-  const kept = s.kept ? `, ${count(s.kept)} kept for prompts that begin alike` : '';
+  const kept = s.kept ? `, ${count(s.kept)} kept for repeated prompts` : '';
   $('v-kv').textContent = `${count(s.used)} of ${count(s.pages)} KV pages used${kept}; ${count(machine.context_tokens)} tokens a session at most`;
 }
 
@@ -336,7 +336,7 @@ async function poll() {
   } catch (e) {
     next = 2000;
     if (e.status !== 401) {
-      $('machine-error').textContent = `No news from the machine: ${e.message}`;
+      $('machine-error').textContent = `No data from the server: ${e.message}`;
       $('machine-error').hidden = false;
     }
   }

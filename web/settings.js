@@ -122,6 +122,6 @@ export function startSettings() {
   $('settings-reset').addEventListener('click', () => {
     for (const name of NAMES) { field(name).value = ''; check(name); }
     store();
-    $('announce').textContent = 'All settings are the server’s defaults again.';
+    $('announce').textContent = 'All settings are back to the server’s defaults.';
   });
 }

@@ -228,7 +228,7 @@ it('writes conversations to files, and reads them again', async () => {
     await p.until(`${JSON.stringify(want)} === document.getElementById("drawer-said").textContent`);
   };
   await bring('{', 'Not imported: the file is not JSON.');
-  await bring(JSON.stringify(json), 'All conversations of the file are here already.');
+  await bring(JSON.stringify(json), 'All conversations in the file are already here.');
   json.conversations[0].nodes[0].content = '<b>other</b>';
   json.conversations[0].title = 'from elsewhere';
   await bring(JSON.stringify(json), 'Imported 1 conversation.');
@@ -287,7 +287,7 @@ it('goes on where the browser keeps nothing', async () => {
       Object.defineProperty(window, name, { get() { throw new DOMException('no', 'SecurityError'); } });` });
   await p.open(`${server.url}/`);
   await p.until(ready);
-  assert.match(await p.text('#notice'), /keeps nothing for this page \(SecurityError\)/);
+  assert.match(await p.text('#notice'), /stores nothing for this page \(SecurityError\)/);
   await p.click('#notice button');
   await ask(p, 'What is 2 + 1?');
   await p.click('#history-open');
@@ -332,7 +332,7 @@ it('refuses what could not be read again', async () => {
   await p.click('#prompt');
   await p.type('more than ten characters');
   await p.key('Enter');
-  assert.match(await p.text('#notice'), /^A message has 10 characters at most; this one has 24\./);
+  assert.match(await p.text('#notice'), /^A message can have at most 10 characters; this one has 24\./);
   assert.equal(await p.run('document.getElementById("prompt").value'), 'more than ten characters');
   assert.deepEqual(await p.run(turns), []);
   // Nor is an answer kept that is longer.

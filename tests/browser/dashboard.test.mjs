@@ -452,7 +452,7 @@ it('asks for the key, and keeps it for the tab', async () => {
   await p.type('ключ'); // which no header can carry
   await p.key('Enter');
   await p.until('!document.getElementById("key-error").hidden');
-  assert.equal(await p.text('#key-error'), 'A key has visible ASCII characters only.');
+  assert.equal(await p.text('#key-error'), 'A key can only have visible ASCII characters.');
   await p.run('document.getElementById("key").select()');
   await p.type('wrong');
   await p.key('Enter');

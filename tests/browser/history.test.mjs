@@ -38,7 +38,7 @@ test('editing and asking again make branches, and both can be walked', () => {
 test('a conversation has an end', () => {
   const c = talk('one', 'two');
   assert.equal(noRoom(c, c.current, 'x'), '');
-  assert.match(noRoom(c, c.current, 'x'.repeat(LIMITS.text + 1)), /characters at most/);
+  assert.match(noRoom(c, c.current, 'x'.repeat(LIMITS.text + 1)), /at most .* characters/);
   for (let i = 2; i < LIMITS.depth; i++) addNode(c, c.current, i % 2 ? 'assistant' : 'user', 'x');
   assert.match(noRoom(c, c.current, 'x'), /start a new chat/);
   assert.equal(noRoom(c, c.nodes[1].id, 'x'), ''); // an earlier branch has room still
@@ -137,7 +137,7 @@ test('a full disk costs old conversations, no storage costs a word, neither the 
   assert.match(told[1], /could not be saved \(InvalidStateError\)/);
   assert.equal(broken.list().length, 1); // the page has it still
   const none = await History.open((t) => told.push(t), undefined, async () => { throw Object.assign(new Error(), { name: 'SecurityError' }); });
-  assert.match(told[2], /keeps nothing for this page \(SecurityError\)/);
+  assert.match(told[2], /stores nothing for this page \(SecurityError\)/);
   await none.save(talk('e'));
   assert.equal(none.list().length, 1);
   assert.equal(none.kept, false);
