@@ -6,7 +6,8 @@ hangs, and no process takes more and more memory. Where memory cgroups can be ma
 
 usage: faults.py SLUICE MODEL [--runs N | --each N] [--only KIND,KIND] [--seed N]
 
---runs N makes so many in all, --each N so many of each kind. Then both sides stream in memory cgroups of just their budgets.
+--runs N makes so many in all, --each N so many of each kind. Then both sides stream in memory cgroups of just their budgets,
+and a worker in one loads other plans.
 Prints a line a run and a summary; exits with 1 where something was wrong."""
 import argparse
 import ctypes
@@ -392,6 +393,28 @@ def full_disks(t, runs, seed):
     return failed
 
 
+def other_plans(t):
+    """Each coordinator brings another plan, so that a worker frees its slots and fills new ones, in a memory cgroup of its budget. The
+    slots are much more than what is left beside them: both at once are too much. What was wrong, or nothing; None: it cannot be tried."""
+    if not MemoryCgroup.possible():
+        return None
+    model = t.synth("for other plans", ["--layers", "8", "--experts", "32", "--top-k", "4", "--embd", "1024", "--expert-ff", "1408", "-t", "Q8_0"])
+    mib = t.least_mib() + 590
+    there = MemoryCgroup("sluice-cluster-plans", mib << 20)
+    try:
+        w = cluster.Worker(t, model, t.socket(), "--ram", f"{mib}MiB", within=there.command([]))
+        answers = [t.score(model, ["--device", "cpu", "--workers", w.at, "--key-file", t.key, "--experts", "streamed", "--split", "0,auto", "-b", b])
+                   for b in ("64", "96", "48")]
+        n_loads = len(re.findall("loaded after", w.text()))
+        alive, most, kills = w.p.poll() is None, there.peak_bytes() >> 20, there.oom_kills()
+        good = w.end() == 0 and alive and not kills and n_loads == 3 and isinstance(answers[0], bytes) and answers.count(answers[0]) == 3
+        print(f"     {n_loads} loads, {most} of {mib} MiB charged at most, of a model of {os.path.getsize(model) >> 20}", flush=True)
+        return "" if good else f"{kills} killed for memory {[a[-200:] for a in answers if isinstance(a, str)]} {w.text()[-800:]}"
+    finally:
+        there.remove()
+        os.remove(model)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("sluice")
@@ -415,6 +438,9 @@ def main():
             wrong = in_budget(t)
             failed += bool(wrong)
             print(f"     memory budgets: {'skipped: needs root and memory cgroups' if wrong is None else wrong or 'ok'}")
+            wrong = other_plans(t)
+            failed += bool(wrong)
+            print(f"     other plans, one after the other: {'skipped: likewise' if wrong is None else wrong or 'ok'}")
     return 1 if failed else 0
 
 
