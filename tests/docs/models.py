@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """docs/MODELS.md against the program: what its first table lists is known, what its second lists is refused with a message that
 names it, the program knows nothing else, and no architecture with experts that llama.cpp v0.5.0 knows is in neither. The
-column about GPUs is what a plan for a small model of each says.
+column about GPUs is what a plan for a small model of each says. README.md lists the same architectures.
 
 usage: models.py SLUICE
 
@@ -83,6 +83,9 @@ def main():
                 known = run.stderr.partition("these are: ")[2].strip().split(", ")
         faults += gpu_faults(sluice, first, folder)
     faults += [f"docs/MODELS.md: {n} is known, and in no table" for n in known if n not in opens]
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
+        told = re.findall(r"`([^`]+)`", re.search(r"^- Architectures, .*?(?=^- )", f.read(), re.M | re.S)[0])
+    faults += [f"README.md: {n} is in one list of architectures only, there or in docs/MODELS.md" for n in sorted(set(told) ^ set(opens))]
     print("1..1")
     print(f"{'not ok' if faults else 'ok'} 1 - docs/MODELS.md: {len(opens)} architectures open, {len(refused)} do not")
     for fault in faults:
