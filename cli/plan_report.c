@@ -123,7 +123,7 @@ static void print_stages(FILE *out, const struct sl_memory_plan *p) {
     }
     if (p->split_by_heat)
         fprintf(out, "divided by the heat of earlier runs, too\n");
-    fprintf(out, "smallest that would do, divided so: --vram ");
+    fprintf(out, "smallest that works with this split: --vram ");
     const char *before = "";
     for (uint32_t i = 0; i < p->n_stages; i++)
         if (p->stages[i].discrete) {
@@ -144,8 +144,7 @@ static void print_hosts(FILE *out, const struct sl_memory_plan *p) {
 }
 
 static void print_total(FILE *out, const struct sl_memory_plan *p) {
-    fprintf(out,
-            "%-16s %12.1f\n%-16s %12.1f\n%-16s %12.1f  smallest that would do: --ram %.0fMiB\n",
+    fprintf(out, "%-16s %12.1f\n%-16s %12.1f\n%-16s %12.1f  smallest that works: --ram %.0fMiB\n",
             p->discrete ? "host" : "total", mib(p->total_bytes), "budget", mib(p->budget_bytes),
             "least", mib(p->least_bytes), mib(p->least_bytes));
 }
@@ -198,11 +197,10 @@ void sl_plan_report_print(FILE *out, const struct sl_plan_report *r) {
     if (p->discrete && p->n_stages > 1)
         print_stages(out, p);
     else if (p->discrete)
-        fprintf(
-            out,
-            "%-16s %12.1f\n%-16s %12.1f\n%-16s %12.1f  smallest that would do: --vram %.0fMiB\n",
-            "device", mib(p->vram_total_bytes), "its budget", mib(p->vram_budget_bytes),
-            "its least", mib(p->vram_least_bytes), mib(p->vram_least_bytes));
+        fprintf(out,
+                "%-16s %12.1f\n%-16s %12.1f\n%-16s %12.1f  smallest that works: --vram %.0fMiB\n",
+                "device", mib(p->vram_total_bytes), "its budget", mib(p->vram_budget_bytes),
+                "its least", mib(p->vram_least_bytes), mib(p->vram_least_bytes));
     if (p->n_hosts > 1)
         print_hosts(out, p);
     else

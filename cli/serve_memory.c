@@ -65,7 +65,7 @@ static bool as_good(const struct sl_memory_plan *base, const struct sl_memory_pl
 static void say_ctx(const struct sl_memory_plan *p, uint32_t trained, bool asked,
                     char out_note[SL_CTX_NOTE_BYTES]) {
     uint32_t ctx = p->config.ctx_tokens;
-    const char *too_little = ctx < AGENTS_CTX ? "; coding agents need 16384 and more" : "";
+    const char *too_little = ctx < AGENTS_CTX ? "; coding agents need at least 16384" : "";
     if (asked && ctx >= AGENTS_CTX)
         return;
     if (trained > SL_MAX_CTX_TOKENS)
@@ -129,7 +129,7 @@ enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_token
     *m = (struct sl_process_memory){.n = 0};
     add_server(m, &least);
     sl_process_memory_add(m, "vocabulary", sl_vocab_trie_most_bytes(tok),
-                          "%u tokens as a tree, for answers that a grammar binds",
+                          "%u tokens as a tree, for answers constrained by a grammar",
                           sl_tokenizer_n_vocab(tok));
     sl_process_memory_apply(m, config);
     enum sl_status status = sl_engine_plan(model, config, out_plan, out_device, err);

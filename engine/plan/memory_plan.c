@@ -566,8 +566,7 @@ static void add_stage_rows(struct sl_memory_plan *p, const struct sl_model *m,
     add_row(p, "KV cache", there, p->kv_bytes - kept,
             "%s, %u sessions of %u tokens, %u pages of %u%s", sl_dtype_name(c->kv_dtype),
             c->parallel, c->ctx_tokens, p->n_pages - p->cache_pages, SL_KV_PAGE_TOKENS, tails);
-    add_row(p, "prefix cache", there, kept, "%u more pages, for text that may come again",
-            p->cache_pages);
+    add_row(p, "prefix cache", there, kept, "%u more pages, for repeated prompts", p->cache_pages);
     add_row(p, "activations", there, p->activation_bytes, "%u rows a step, %u rows of logits",
             c->batch_tokens, p->n_logit_rows);
     add_row(p, "kernel scratch", there, p->scratch_bytes, "%s", dev ? dev->caps.name : "");

@@ -142,7 +142,7 @@ static void one_host_is_not(void **state) {
     assert_null(strstr(text, "hosts"));
     assert_null(strstr(text, "left"));
     has(text, "\nthe process\n");
-    has(text, "smallest that would do: --ram ");
+    has(text, "smallest that works: --ram ");
     has(text, "RAM 20.0 GB/s, disk 4.00 GB/s, device ");
     free(text);
     json_t *j = sl_plan_report_json(&r);

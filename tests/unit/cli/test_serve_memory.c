@@ -61,13 +61,13 @@ static void as_the_model_says(void **state) {
     assert_ok(plan(&m, (struct sl_engine_config){.ctx_tokens = 512}, 8192 * MIB, &p, note));
     assert_int_equal(p.config.ctx_tokens, 512);
     assert_string_equal(note,
-                        "512 tokens a request, as --ctx says; coding agents need 16384 and more");
+                        "512 tokens a request, as --ctx says; coding agents need at least 16384");
     close_served(&m);
     open_served(&m, 4096);
     assert_ok(plan(&m, (struct sl_engine_config){0}, 8192 * MIB, &p, note));
     assert_int_equal(p.config.ctx_tokens, 4096);
     assert_non_null(strstr(note, "4096 tokens a request, all that the model was made for"));
-    assert_non_null(strstr(note, "coding agents need 16384"));
+    assert_non_null(strstr(note, "coding agents need at least 16384"));
     close_served(&m);
 }
 
