@@ -9,6 +9,7 @@
  *   SwiGLU limited  min(silu(g), limit) * min(max(u, -limit), limit)          (Step-3.5)
  *   ReGLU           (g > 0 ? g : 0) * u                                       (Shazeer 2020)
  *   SwiGLU cut      silu(min(g, limit)) * min(max(u, -limit), limit)          (Maple)
+ *   squared ReLU    (u < 0 ? 0 : u)^2: there is no gate                       (So et al. 2021)
  */
 enum sl_activation {
     SL_SWIGLU,
@@ -17,6 +18,7 @@ enum sl_activation {
     SL_SWIGLU_LIMITED,
     SL_REGLU,
     SL_SWIGLU_CUT,
+    SL_RELU_SQUARED,
 };
 
 #endif

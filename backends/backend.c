@@ -82,6 +82,8 @@ static const char *lacking_form(const struct sl_device *d, const struct sl_op_ne
         return " with ReGLU";
     if (need->op == SL_OP_moe && need->activation == SL_SWIGLU_CUT && !d->caps.swiglu_cut)
         return " with cut SwiGLU";
+    if (need->op == SL_OP_moe && need->activation == SL_RELU_SQUARED && !d->caps.relu_squared)
+        return " with squared ReLU";
     if (need->extra && !d->caps.extra_args)
         return need->extra;
     return NULL;
@@ -642,7 +644,8 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
         (a->activation != SL_GEGLU || !d->caps.geglu) &&
         (a->activation != SL_SWIGLU_LIMITED || !d->caps.swiglu_limited) &&
         (a->activation != SL_REGLU || !d->caps.reglu) &&
-        (a->activation != SL_SWIGLU_CUT || !d->caps.swiglu_cut))
+        (a->activation != SL_SWIGLU_CUT || !d->caps.swiglu_cut) &&
+        (a->activation != SL_RELU_SQUARED || !d->caps.relu_squared))
         return UNSUPPORTED("moe: %s has no activation %u", d->ops->name, (unsigned)a->activation);
     if ((a->activation == SL_SWIGLU_LIMITED || a->activation == SL_SWIGLU_CUT) &&
         !(a->limit > 0 && isfinite(a->limit)))
@@ -883,6 +886,14 @@ enum sl_status sl_op_clamp(struct sl_device *d, const struct sl_op_clamp *a) {
     if (!(a->limit > 0 && isfinite(a->limit)))
         return INVALID("clamp: to %g", (double)a->limit);
     return submit_clamp(d, a);
+}
+
+enum sl_status sl_op_relu_squared(struct sl_device *d, const struct sl_op_relu_squared *a) {
+    if (!a->n)
+        return SL_OK;
+    if (!a->x)
+        return INVALID("relu_squared: a NULL argument");
+    return submit_relu_squared(d, a);
 }
 
 enum sl_status sl_op_limited_glu(struct sl_device *d, const struct sl_op_limited_glu *a) {

@@ -229,7 +229,8 @@ struct sl_op_router {
     const float *expert_scale;
 };
 
-/* Where one expert's matrices are: gate and up [n_ff, n_embd], down [n_embd, n_ff]. */
+/* Where one expert's matrices are: gate and up [n_ff, n_embd], down [n_embd, n_ff]. Of experts
+ * without a gate (SL_RELU_SQUARED) gate, its type and its bias are not looked at. */
 struct sl_expert_ref {
     const void *gate, *up, *down;
 };
@@ -266,9 +267,9 @@ struct sl_op_moe {
     enum sl_dtype gate_dtype, up_dtype, down_dtype;
     uint32_t n_tok, n_decode, k, n_pairs, n_expert, n_embd, n_ff;
     const float *gate_bias, *up_bias, *down_bias; /* caps.moe_bias */
-    enum sl_activation
-        activation; /* caps.swiglu_clamped, .geglu, .swiglu_limited, .reglu, .swiglu_cut */
-    float limit;    /* of SL_SWIGLU_LIMITED and SL_SWIGLU_CUT, above 0 */
+    /* caps.swiglu_clamped, .geglu, .swiglu_limited, .reglu, .swiglu_cut, .relu_squared */
+    enum sl_activation activation;
+    float limit; /* of SL_SWIGLU_LIMITED and SL_SWIGLU_CUT, above 0 */
     /* Called once on the caller's thread before the op returns, if there are pairs; NULL: nothing.
      * A device that can compute meanwhile does (caps.overlap); otherwise this runs afterwards. May
      * block; must call no op. */
@@ -583,6 +584,12 @@ struct sl_op_center {
     uint32_t n_tok, n;
 };
 
+/* x[i] = (x[i] < 0 ? 0 : x[i])^2, in place; NaN stays. */
+struct sl_op_relu_squared {
+    float *x;
+    size_t n;
+};
+
 /* x[i] = min(max(x[i], -limit), limit), in place; NaN stays. limit above 0. */
 struct sl_op_clamp {
     float *x;
@@ -719,6 +726,7 @@ struct sl_device_caps {
     bool swiglu_limited;              /* ... and SL_SWIGLU_LIMITED */
     bool reglu;                       /* ... and SL_REGLU */
     bool swiglu_cut;                  /* ... and SL_SWIGLU_CUT */
+    bool relu_squared;                /* ... and SL_RELU_SQUARED */
     bool sigmoid_topk;                /* sl_op_router takes softmax_topk with sigmoids */
     bool extra_args;                  /* takes the arguments of ops that say they need it */
     bool mailbox;                     /* what copies on OPS of at most SL_MAILBOX_MAX_BYTES, whole

@@ -207,7 +207,7 @@ static void fill_caps(struct sl_device_caps *caps, enum sl_cpu_isa isa, uint32_t
     caps->rows_alike = true;
     caps->moe_bias = caps->swiglu_clamped = caps->router_groups = true;
     caps->geglu = caps->extra_args = caps->sigmoid_topk = true;
-    caps->swiglu_limited = caps->swiglu_cut = caps->reglu = true;
+    caps->swiglu_limited = caps->swiglu_cut = caps->reglu = caps->relu_squared = true;
     caps->arithmetic = SL_CPU_ARITHMETIC;
     caps->overlap = n_threads > 1;
     caps->memory_bytes = host_memory();

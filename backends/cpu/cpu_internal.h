@@ -75,6 +75,7 @@ struct sl_cpu_kernels {
     void (*swiglu_clamped)(const float *gate, const float *up, float *y, size_t n);
     void (*gelu_mul)(const float *gate, const float *up, float *y, size_t n);
     void (*reglu)(const float *gate, const float *up, float *y, size_t n);
+    void (*relu_squared)(const float *x, float *y, size_t n);
     void (*softcap)(float *x, float cap, size_t n);
     void (*add)(const float *x, float *y, size_t n);
     /* y[i] = fma(x[i], s, y[i]) */

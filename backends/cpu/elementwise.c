@@ -31,6 +31,13 @@ static void reglu_c(const float *gate, const float *up, float *y, size_t n) {
         y[i] = (gate[i] > 0 ? gate[i] : 0.0f) * up[i];
 }
 
+static void relu_squared_c(const float *x, float *y, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        float v = x[i] < 0 ? 0.0f : x[i];
+        y[i] = v * v;
+    }
+}
+
 static void softcap_c(float *x, float cap, size_t n) {
     for (size_t i = 0; i < n; i++)
         x[i] = sl_softcapf(x[i], cap);
@@ -77,6 +84,7 @@ void sl_cpu_elementwise_init(struct sl_cpu_kernels *k) {
     k->swiglu_clamped = swiglu_clamped_c;
     k->gelu_mul = gelu_mul_c;
     k->reglu = reglu_c;
+    k->relu_squared = relu_squared_c;
     k->softcap = softcap_c;
     k->add = add_c;
     k->add_scaled = add_scaled_c;
@@ -122,6 +130,25 @@ enum sl_status sl_cpu_gelu_mul(struct sl_device *d, const struct sl_op_gelu_mul 
     struct sl_cpu *cpu = (struct sl_cpu *)d;
     struct gelu_job j = {a, &cpu->k};
     sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE * 3, gelu_pieces, &j);
+    return SL_OK;
+}
+
+struct relu_job {
+    const struct sl_op_relu_squared *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void relu_pieces(void *ctx, uint32_t begin, uint32_t end) {
+    const struct relu_job *j = ctx;
+    size_t from = (size_t)begin * PIECE, to = (size_t)end * PIECE;
+    to = to < j->a->n ? to : j->a->n;
+    j->k->relu_squared(j->a->x + from, j->a->x + from, to - from);
+}
+
+enum sl_status sl_cpu_relu_squared(struct sl_device *d, const struct sl_op_relu_squared *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct relu_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE, relu_pieces, &j);
     return SL_OK;
 }
 

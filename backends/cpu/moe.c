@@ -4,7 +4,8 @@
  *
  *   rows   quantise the input rows                       (by the caller when they are few)
  *   tiles  lay them out by expert                        (only if an expert has enough rows)
- *   up     gate and up products, biases, SwiGLU          (expert, chunk of n_ff)
+ *   up     gate and up products, biases, SwiGLU          (expert, chunk of n_ff; up alone if there
+ *                                                         is no gate)
  *   mid    quantise the result
  *   down   down product to pair_y, bias                  (expert, chunk of n_embd)
  */
@@ -44,6 +45,7 @@ struct run {
     uint32_t up_rows, up_chunks, down_rows, down_chunks; /* per group */
     bool rows_done;
     bool pairs; /* two rows of an expert go through pair() */
+    bool gated;
 };
 
 struct thread_scratch {
@@ -234,7 +236,7 @@ static void activate(const struct run *r, uint32_t expert, uint32_t begin, float
                      float *h, uint32_t n) {
     const struct sl_op_moe *a = r->a;
     size_t at = (size_t)expert * a->n_ff + begin;
-    if (a->gate_bias)
+    if (a->gate_bias && r->gated)
         r->cpu->k.add(a->gate_bias + at, gate, n);
     if (a->up_bias)
         r->cpu->k.add(a->up_bias + at, up, n);
@@ -248,6 +250,8 @@ static void activate(const struct run *r, uint32_t expert, uint32_t begin, float
         sl_cpu_cut_glu(&r->cpu->k, gate, up, h, n, a->limit);
     else if (a->activation == SL_REGLU)
         r->cpu->k.reglu(gate, up, h, n);
+    else if (a->activation == SL_RELU_SQUARED)
+        r->cpu->k.relu_squared(up, h, n);
     else
         r->cpu->k.silu_mul(gate, up, h, n);
 }
@@ -256,9 +260,11 @@ static void up_vec(const struct run *r, const struct group *g, uint32_t begin, u
                    struct thread_scratch *s) {
     const struct sl_op_moe *a = r->a;
     const struct sl_expert_ref *ref = &a->refs[g->expert];
-    struct sl_mm_rows gate = weight_rows(ref->gate, a->gate_dtype, a->n_embd, begin, n);
     struct sl_mm_rows up = weight_rows(ref->up, a->up_dtype, a->n_embd, begin, n);
-    vec_rows(r, &gate, &r->in, g, (float *const[2]){s->vec_gate[0], s->vec_gate[1]});
+    if (r->gated) {
+        struct sl_mm_rows gate = weight_rows(ref->gate, a->gate_dtype, a->n_embd, begin, n);
+        vec_rows(r, &gate, &r->in, g, (float *const[2]){s->vec_gate[0], s->vec_gate[1]});
+    }
     vec_rows(r, &up, &r->in, g, (float *const[2]){s->vec_up[0], s->vec_up[1]});
     for (uint32_t i = 0; i < g->n; i++)
         activate(r, g->expert, begin, s->vec_gate[i], s->vec_up[i],
@@ -278,16 +284,19 @@ static void up_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
     const struct sl_expert_ref *ref = &a->refs[g->expert];
     uint8_t *panel = own + sl_mm_round_64(sizeof *s);
     const uint32_t n_tiles = sl_mm_n_tiles(g->n);
-    const void *x_gate = input_at(r, &r->in, sl_x_kind(a->gate_dtype), g->begin, true);
+    const void *x_gate =
+        r->gated ? input_at(r, &r->in, sl_x_kind(a->gate_dtype), g->begin, true) : NULL;
     const void *x_up = input_at(r, &r->in, sl_x_kind(a->up_dtype), g->begin, true);
     for (uint32_t o = begin; o < end; o += SL_MM_PANEL) {
         uint32_t n = end - o < SL_MM_PANEL ? end - o : SL_MM_PANEL;
-        struct sl_mm_rows gate = weight_rows(ref->gate, a->gate_dtype, a->n_embd, o, n);
-        struct sl_mm_rows up = weight_rows(ref->up, a->up_dtype, a->n_embd, o, n);
+        struct sl_mm_rows gate = {0}, up = weight_rows(ref->up, a->up_dtype, a->n_embd, o, n);
+        if (r->gated)
+            gate = weight_rows(ref->gate, a->gate_dtype, a->n_embd, o, n);
         for (uint32_t i = 0; i < n_tiles; i += SL_MM_TILES) {
             uint32_t last = n_tiles - i < SL_MM_TILES ? n_tiles : i + SL_MM_TILES;
             uint32_t t0 = sl_mm_tile_start(g->n, i), t1 = sl_mm_tile_start(g->n, last);
-            r->k->many[gate.dtype](&gate, x_gate, g->n, i, last, panel, s->gate);
+            if (r->gated)
+                r->k->many[gate.dtype](&gate, x_gate, g->n, i, last, panel, s->gate);
             r->k->many[up.dtype](&up, x_up, g->n, i, last, panel, s->up);
             for (uint32_t t = t0; t < t1; t++) {
                 size_t at = (size_t)(t - t0) * SL_MM_PANEL;
@@ -385,7 +394,8 @@ enum sl_status sl_cpu_moe(struct sl_device *d, const struct sl_op_moe *a) {
                     .h = l.h,
                     .threads = l.threads,
                     .thread_bytes = thread_bytes(a->n_ff)};
-    const enum sl_dtype in_types[2] = {a->gate_dtype, a->up_dtype};
+    r.gated = a->activation != SL_RELU_SQUARED;
+    const enum sl_dtype in_types[2] = {r.gated ? a->gate_dtype : a->up_dtype, a->up_dtype};
     for (int i = 0; i < 2; i++) {
         enum sl_x_kind kind = sl_x_kind(in_types[i]);
         if (kind != SL_X_F32) {
@@ -395,7 +405,7 @@ enum sl_status sl_cpu_moe(struct sl_device *d, const struct sl_op_moe *a) {
     }
     if (sl_x_kind(a->down_dtype) != SL_X_F32)
         r.mid.q[sl_x_kind(a->down_dtype)] = l.mid_q;
-    r.pairs = r.k->pair[a->gate_dtype] && r.k->pair[a->up_dtype] && r.k->pair[a->down_dtype];
+    r.pairs = r.k->pair[in_types[0]] && r.k->pair[a->up_dtype] && r.k->pair[a->down_dtype];
     sort_pairs(&r, l.count);
     r.up_rows = sl_mm_chunk_rows(r.n_groups * a->n_ff, n_threads);
     r.up_chunks = (a->n_ff + r.up_rows - 1) / r.up_rows;

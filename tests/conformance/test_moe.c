@@ -216,6 +216,11 @@ static void test_shapes(void) {
         c.op.activation = SL_REGLU;
         if (conf_device()->caps.reglu && i % 4 == 1)
             case_of(what, &c);
+        c.op.activation = SL_RELU_SQUARED;
+        for (uint32_t k = 0; k < 2 && conf_device()->caps.relu_squared && !once(i); k++) {
+            c.op.n_decode = k ? c.op.n_tok : 0;
+            case_of(what, &c);
+        }
     }
 }
 
@@ -390,6 +395,8 @@ static double activated(const struct sl_op_moe *op, double g, double u) {
     }
     if (op->activation == SL_REGLU)
         return g > 0 ? g * u : 0;
+    if (op->activation == SL_RELU_SQUARED)
+        return u > 0 ? u * u : 0;
     if (op->activation == SL_GEGLU)
         return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u;
     if (op->activation == SL_SWIGLU_LIMITED)
@@ -445,6 +452,10 @@ static void test_against_double(void) {
         against_double(false, SL_SWIGLU_LIMITED);
     if (conf_device()->caps.reglu)
         against_double(false, SL_REGLU);
+    if (conf_device()->caps.relu_squared) {
+        against_double(false, SL_RELU_SQUARED);
+        against_double(true, SL_RELU_SQUARED);
+    }
     if (conf_device()->caps.swiglu_cut)
         against_double(false, SL_SWIGLU_CUT);
     if (has_all(conf_device()))

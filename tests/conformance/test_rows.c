@@ -170,6 +170,36 @@ static void center_and_clamp(void) {
         }
 }
 
+static void run_relu_squared(struct sl_device *d, const void *ctx, void *out) {
+    const struct rows_case *c = ctx;
+    size_t n = (size_t)c->n_tok * c->n;
+    float *x = conf_put(d, c->x, n * sizeof *x);
+    conf_ok(sl_op_relu_squared(d, &(struct sl_op_relu_squared){.x = x, .n = n}));
+    conf_get(d, out, x, n * sizeof *x);
+}
+
+static void relu_squared(void) {
+    if (lacks(SL_OP_relu_squared))
+        return;
+    for (size_t i = 0; i < CONF_COUNT(sizes); i++)
+        for (int fill = 0; fill < CONF_N_FILL; fill++) {
+            uint32_t n = sizes[i], n_tok = n > 200 ? 3 : 17;
+            size_t all = (size_t)n_tok * n;
+            struct sl_rng rng = {n + (uint32_t)fill};
+            float *x = conf_host(all * sizeof *x), *y = conf_host(all * sizeof *y);
+            conf_fill(&rng, (enum conf_fill)fill, x, all);
+            struct rows_case c = {.x = x, .n_tok = n_tok, .n = n};
+            char what[64];
+            snprintf(what, sizeof what, "%u rows of %u squared, fill %d", n_tok, n, fill);
+            conf_case(what, run_relu_squared, &c, CONF_F32, all, y);
+            for (size_t j = 0; j < all && !conf_same_bits(); j++) {
+                double ref = x[j] > 0 ? (double)x[j] * (double)x[j] : 0;
+                double tol = ref * 0x1p-23 + 0x1p-126;
+                conf_near(what, &y[j], &ref, &tol, 1);
+            }
+        }
+}
+
 static void run_bias(struct sl_device *d, const void *ctx, void *out) {
     const struct rows_case *c = ctx;
     size_t n = (size_t)c->n_tok * c->n;
@@ -298,7 +328,8 @@ static void limited_glu(void) {
 
 int main(int argc, char **argv) {
     static const struct conf_test tests[] = {
-        {"gate_heads", gate_heads},   {"temper", temper}, {"center, clamp", center_and_clamp},
-        {"limited_glu", limited_glu}, {"bias", bias},     {"gelu_rows", gelu_rows}};
+        {"gate_heads", gate_heads},    {"temper", temper}, {"center, clamp", center_and_clamp},
+        {"limited_glu", limited_glu},  {"bias", bias},     {"gelu_rows", gelu_rows},
+        {"relu_squared", relu_squared}};
     return conf_main(argc, argv, "rows", &limits, tests, CONF_COUNT(tests));
 }
