@@ -310,6 +310,8 @@ static void print_routing(const struct sl_model *m, uint32_t layer, uint32_t n_r
     if (x->n_ff_shared)
         printf("; shared expert of width %s%s", OF_LAYERS(m, experts.n_ff_shared, n1),
                l->t[SL_L_SHARED_ROUTER] ? " behind a sigmoid gate" : "");
+    if (x->n_latent)
+        printf("; by way of rows of %" PRIu32, x->n_latent);
     if (n_routed < hp->n_layer)
         printf("; in %" PRIu32 " layers, from layer %" PRIu32 " on", n_routed, layer);
     printf("\n");
@@ -342,7 +344,10 @@ static void print_shapes(const struct sl_model *m) {
             n_routed++;
             first = l;
         }
-    if (n_routed < hp->n_layer) {
+    bool dense = false;
+    for (uint32_t l = 0; l < hp->n_layer; l++)
+        dense |= m->layers[l].spec.ffn == SL_FFN_DENSE;
+    if (dense) {
         label("dense ffn");
         printf("width %s\n", OF_LAYERS(m, n_ff, n1));
     }

@@ -258,7 +258,7 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
         "deepseek-v3, deepseek-v3.2, kimi-k2, glm-4.7-flash, glm-5.2, gemma4-26b, llama4-scout, "
         "glm-4.5-air, minimax-m2, "
-        "lfm2-8b-a1b, granite-4-h-small, jamba-mini",
+        "lfm2-8b-a1b, granite-4-h-small, jamba-mini, nemotron-3-nano",
         name);
     return false;
 }
@@ -292,7 +292,7 @@ static const struct sl_arg args[] = {
      "laguna, cohere2moe, dbrx, grok, mimo2, glm4moe, minimax-m2, dots1, deepseek, bailingmoe, "
      "bailingmoe2, hy_v3, mellum, granitemoe, exaone-moe, mistral4, "
      "arctic, step35, mistral3, smallthinker, maple, phimoe, lfm2moe, granitehybrid, jamba, "
-     "deepseek32, glm-dsa",
+     "deepseek32, glm-dsa, nemotron_h, nemotron_h_moe",
      false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",
@@ -317,6 +317,12 @@ static const struct sl_arg args[] = {
      false},
     {SL_ARG_U32, 0, "--moe-step", "N", &given.c.moe_step,
      "every N-th layer has experts (llama4; default: all)", false},
+    {SL_ARG_STRING, 0, "--pattern", "TEXT", &given.c.pattern,
+     "of each layer its one part, from the start again where it ends: M Mamba-2, * attention, E a "
+     "feed-forward part (nemotron_h_moe; default ME*E)",
+     false},
+    {SL_ARG_U32, 0, "--expert-latent", "N", &given.c.n_expert_latent,
+     "elements of the rows that experts read (nemotron_h_moe; default: the hidden state's)", false},
     {SL_ARG_U32, 0, "--temper", "N", &given.c.temper,
      "queries grow with every N positions (deepseek2, mistral4; default: they do not)", false},
     {SL_ARG_U32, 0, "--chunk", "N", &given.c.chunk,
@@ -368,8 +374,9 @@ static const struct sl_arg args[] = {
     {SL_ARG_FLAG, 0, "--no-qk-norm", NULL, &given.c.no_qk_norm, "q and k are not normed (glm4moe)",
      false},
     {SL_ARG_HEADING, 0,
-     "Recurrent layers (qwen3next, qwen35moe, qwen35, lfm2moe, granitehybrid, jamba)", NULL, NULL,
-     NULL, false},
+     "Recurrent layers (qwen3next, qwen35moe, qwen35, lfm2moe, granitehybrid, jamba, "
+     "nemotron_h_moe)",
+     NULL, NULL, NULL, false},
     {SL_ARG_U32, 0, "--attn-every", "N", &given.c.attn_every,
      "every N-th layer has attention, the others one of these (default 4)", false},
     {SL_ARG_U32, 0, "--delta-heads", "N", &given.c.n_delta_head, "its heads (default 4)", false},

@@ -11,6 +11,7 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
         uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared, n_ff, n_vocab, n_ctx, n_nextn;
         uint32_t n_taps, n_state, n_delta_head, n_delta_head_k, delta_dim, attn_every, moe_step;
         float rope_base, router_scale;
+        const char *pattern;
         bool qkv_bias, no_qk_norm, tied, no_rope;
     } shapes[] = {
         {.name = "glm-4.5-air",
@@ -112,6 +113,29 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
          .rope_base = 10000,
          .tied = true,
          .no_rope = true},
+        {.name = "nemotron-3-nano",
+         .arch = "nemotron_h_moe",
+         .n_layer = 52,
+         .n_embd = 2688,
+         .n_head = 32,
+         .n_head_kv = 2,
+         .head_dim = 128,
+         .n_expert = 128,
+         .n_expert_used = 6,
+         .n_ff_expert = 1856,
+         .n_ff_shared = 3712,
+         .n_ff = 1856,
+         .n_vocab = 131072,
+         .n_ctx = 1048576,
+         .n_taps = 4,
+         .n_state = 128,
+         .n_delta_head = 64,
+         .n_delta_head_k = 8,
+         .delta_dim = 64,
+         .attn_every = 4,
+         .rope_base = 10000,
+         .router_scale = 2.5f,
+         .pattern = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"},
     };
     for (size_t i = 0; i < SL_COUNTOF(shapes); i++) {
         if (strcmp(name, shapes[i].name) != 0)
@@ -145,6 +169,7 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
             c->no_rope = shapes[i].no_rope;
             c->moe_step = shapes[i].moe_step;
         }
+        c->pattern = shapes[i].pattern;
         c->rope_base = shapes[i].rope_base;
         c->router_scale = shapes[i].router_scale;
         c->qkv_bias = shapes[i].qkv_bias;

@@ -5,11 +5,11 @@
 
 /* The class of experts of these sizes; a new one if there is none. */
 static enum sl_status find_class(struct sl_expert_layout *l,
-                                 const uint32_t size_bytes[SL_EXPERT_EXTENTS], uint32_t *out_class,
-                                 struct sl_err *err) {
+                                 const uint32_t size_bytes[SL_EXPERT_EXTENTS], uint32_t n,
+                                 uint32_t *out_class, struct sl_err *err) {
     struct sl_slot_layout slot = {0};
     /* An expert may begin at any byte: its size need not be a multiple of the file's alignment. */
-    enum sl_status st = sl_slot_layout_init(&slot, size_bytes, SL_EXPERT_EXTENTS, 1, err);
+    enum sl_status st = sl_slot_layout_init(&slot, size_bytes, n, 1, err);
     if (st != SL_OK)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "experts of %u + %u + %u bytes fit no slot",
                        size_bytes[0], size_bytes[1], size_bytes[2]);
@@ -30,11 +30,14 @@ static enum sl_status find_class(struct sl_expert_layout *l,
 static enum sl_status add_layer(struct sl_expert_layout *l, const struct sl_model *model,
                                 uint32_t model_layer, struct sl_err *err) {
     struct sl_routed_layer *r = &l->layers[l->n_layer];
-    uint32_t size_bytes[SL_EXPERT_EXTENTS];
+    uint32_t size_bytes[SL_EXPERT_EXTENTS] = {0};
     r->model_layer = model->hp.first_layer + model_layer;
     r->k = model->layers[model_layer].spec.experts.n_used;
-    for (uint32_t i = 0; i < SL_EXPERT_EXTENTS; i++) {
-        struct sl_expert_matrix m = sl_layer_expert_matrix(&model->layers[model_layer], i);
+    r->no_gate = !sl_experts_gated(&model->layers[model_layer].spec.experts);
+    uint32_t n = sl_routed_extents(r);
+    for (uint32_t i = 0; i < n; i++) {
+        struct sl_expert_matrix m =
+            sl_layer_expert_matrix(&model->layers[model_layer], i + r->no_gate);
         uint64_t bytes = m.part_bytes;
         if (bytes > UINT32_MAX)
             return sl_fail(err, SL_ERR_UNSUPPORTED,
@@ -46,7 +49,7 @@ static enum sl_status add_layer(struct sl_expert_layout *l, const struct sl_mode
         r->extent[i].file = m.t->file;
         r->expert_bytes += bytes;
     }
-    enum sl_status st = find_class(l, size_bytes, &r->size_class, err);
+    enum sl_status st = find_class(l, size_bytes, n, &r->size_class, err);
     if (st != SL_OK)
         return st;
     l->classes[r->size_class].n_layer++;
@@ -91,8 +94,8 @@ void sl_expert_layout_read(const struct sl_expert_layout *l, uint32_t routed_lay
                            struct sl_read *read) {
     const struct sl_routed_layer *r = &l->layers[routed_layer];
     const struct sl_slot_layout *slot = &l->classes[r->size_class].slot;
-    read->n_extents = SL_EXPERT_EXTENTS;
-    for (uint32_t i = 0; i < SL_EXPERT_EXTENTS; i++)
+    read->n_extents = sl_routed_extents(r);
+    for (uint32_t i = 0; i < read->n_extents; i++)
         read->extent[i] = (struct sl_extent){.offset_bytes = r->extent[i].offset_bytes +
                                                              expert * r->extent[i].stride_bytes,
                                              .size_bytes = r->extent[i].size_bytes,
@@ -101,8 +104,9 @@ void sl_expert_layout_read(const struct sl_expert_layout *l, uint32_t routed_lay
 }
 
 size_t sl_expert_layout_place(const struct sl_expert_layout *l, uint32_t routed_layer,
-                              uint32_t expert, uint32_t extent) {
+                              uint32_t expert, uint32_t matrix) {
     const struct sl_routed_layer *r = &l->layers[routed_layer];
+    uint32_t extent = matrix && r->no_gate ? matrix - 1 : matrix;
     return sl_slot_payload_bytes(&l->classes[r->size_class].slot, extent,
                                  r->extent[extent].offset_bytes +
                                      expert * r->extent[extent].stride_bytes);

@@ -20,6 +20,7 @@ struct sl_routed_layer {
     uint32_t size_class;
     uint32_t k;            /* experts that a row uses */
     uint64_t expert_bytes; /* payload of one expert */
+    bool no_gate;          /* extents are up and down alone */
     struct {
         uint64_t offset_bytes; /* of expert 0 in the file */
         uint64_t stride_bytes; /* from expert to expert */
@@ -56,8 +57,11 @@ void sl_expert_layout_release(struct sl_expert_layout *layout);
 /* Fills extents and n_extents of a read of one expert; the rest is the caller's. */
 void sl_expert_layout_read(const struct sl_expert_layout *layout, uint32_t routed_layer,
                            uint32_t expert, struct sl_read *read);
-/* Where the payload of an extent (0 gate, 1 up, 2 down) is in the expert's slot. */
+/* Where a matrix (0 gate, 1 up, 2 down) is in the expert's slot. Up stands for a missing gate. */
 size_t sl_expert_layout_place(const struct sl_expert_layout *layout, uint32_t routed_layer,
-                              uint32_t expert, uint32_t extent);
+                              uint32_t expert, uint32_t matrix);
+static inline uint32_t sl_routed_extents(const struct sl_routed_layer *r) {
+    return SL_EXPERT_EXTENTS - r->no_gate;
+}
 
 #endif

@@ -282,8 +282,8 @@ static void payload(const struct sl_tiers *t, struct sl_expert_id id, size_t *ou
                     size_t *out_bytes) {
     const struct sl_routed_layer *l = &t->layout->layers[id.layer];
     *out_from = sl_expert_layout_place(t->layout, id.layer, id.expert, 0);
-    *out_bytes = sl_expert_layout_place(t->layout, id.layer, id.expert, SL_EXPERT_EXTENTS - 1) +
-                 l->extent[SL_EXPERT_EXTENTS - 1].size_bytes - *out_from;
+    *out_bytes = sl_expert_layout_place(t->layout, id.layer, id.expert, SL_EXPERT_MATRICES - 1) +
+                 l->extent[sl_routed_extents(l) - 1].size_bytes - *out_from;
 }
 
 void sl_tiers_leave(struct sl_tiers *t, struct sl_expert_id id) {

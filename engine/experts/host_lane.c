@@ -7,6 +7,8 @@
 #include <stdlib.h>
 
 const char *sl_host_lane_refuses(const struct sl_layer *layer) {
+    if (layer->spec.experts.n_latent)
+        return "experts read rows of another width than the layer's";
     for (uint32_t i = 0; i < SL_EXPERT_MATRICES; i++)
         if (sl_dtype_info(sl_layer_expert_matrix(layer, i).t->dtype)->block_elems == 1)
             return "products of float weights have other bits on the device";

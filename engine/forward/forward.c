@@ -42,6 +42,7 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->layer_embd = take(&c, embds, 4);
     a->layer_made = take(&c, embds, 4);
     a->early_h = take(&c, rows * needs.early, 4);
+    a->latent = take(&c, rows * needs.latent, 4);
     a->joint = take(&c, rows * needs.joint, 4);
     a->q = take(&c, rows * needs.q, 4);
     a->k = take(&c, rows * needs.k, 4);

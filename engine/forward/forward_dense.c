@@ -1,4 +1,4 @@
-/* The feed-forward part that is one SwiGLU, or GEGLU. */
+/* The feed-forward part that is one SwiGLU, or GEGLU, or a squared ReLU without a gate. */
 #include "engine/forward/forward_internal.h"
 #include "engine/forward/op_asker.h"
 
@@ -6,14 +6,12 @@ static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
                           const struct sl_place *where) {
     const struct sl_layer_weights *w = &f->layers[where->layer];
     struct sl_activations *a = &f->a;
-    SL_FORWARD_TRY("FFN gate, up", sl_op_matmul(f->dev, &(struct sl_op_matmul){
-                                                            .x = a->h,
-                                                            .n_tok = r->n,
-                                                            .n_decode = r->n_decode,
-                                                            .n_w = 2,
-                                                            .out = {{w->gate, NULL, a->gate, false},
-                                                                    {w->up, NULL, a->up, false}}}));
-    SL_FORWARD_TRY("FFN", sl_forward_glu(f, w->spec, (size_t)r->n * w->gate.n_out));
+    struct sl_op_matmul in = {.x = a->h, .n_tok = r->n, .n_decode = r->n_decode};
+    if (w->gate.data)
+        in.out[in.n_w++] = (struct sl_matmul_out){w->gate, NULL, a->gate, false};
+    in.out[in.n_w++] = (struct sl_matmul_out){w->up, NULL, w->gate.data ? a->up : a->gate, false};
+    SL_FORWARD_TRY("FFN gate, up", sl_op_matmul(f->dev, &in));
+    SL_FORWARD_TRY("FFN", sl_forward_glu(f, w->spec, (size_t)r->n * w->up.n_out));
     float *y = w->ffn_post_norm ? a->h : r->x;
     SL_FORWARD_TRY("FFN down", sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                                         .x = a->gate,

@@ -40,11 +40,10 @@ enum sl_status sl_forward_shared(struct sl_forward *f, const struct sl_rows *r,
                                  const struct sl_place *where) {
     const struct sl_layer_weights *w = &f->layers[where->layer];
     struct sl_activations *a = &f->a;
-    if (!w->shared_gate.data)
+    if (!w->shared_up.data)
         return SL_OK;
     uint64_t start = sl_timeline_now(f->timeline);
-    SL_FORWARD_TRY("shared expert",
-                   sl_forward_glu(f, w->spec, (size_t)r->n * w->shared_gate.n_out));
+    SL_FORWARD_TRY("shared expert", sl_forward_glu(f, w->spec, (size_t)r->n * w->shared_up.n_out));
     SL_FORWARD_TRY("shared expert",
                    sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                             .x = a->gate,
@@ -167,9 +166,12 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
     if (!w->router_norm && !early && !w->spec->experts.router_first)
         in.out[in.n_w++] =
             (struct sl_matmul_out){w->router, w->router_logit_bias, a->router, false};
-    if (w->shared_gate.data) {
-        in.out[in.n_w++] = (struct sl_matmul_out){w->shared_gate, NULL, a->gate, false};
-        in.out[in.n_w++] = (struct sl_matmul_out){w->shared_up, NULL, a->up, false};
+    if (w->shared_up.data) {
+        bool gated = w->shared_gate.data;
+        if (gated)
+            in.out[in.n_w++] = (struct sl_matmul_out){w->shared_gate, NULL, a->gate, false};
+        in.out[in.n_w++] =
+            (struct sl_matmul_out){w->shared_up, NULL, gated ? a->up : a->gate, false};
         if (w->shared_router.data)
             in.out[in.n_w++] =
                 (struct sl_matmul_out){w->shared_router, NULL, a->shared_weight, false};
@@ -196,6 +198,14 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
         SL_FORWARD_TRY("experts' norm",
                        sl_forward_norm(f, r->x, w->experts_norm ? w->experts_norm : w->ffn_norm,
                                        a->h, r->n, f->hp->n_embd));
+    if (w->latent_down.data)
+        SL_FORWARD_TRY("experts' rows",
+                       sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->h,
+                                                                   .n_tok = r->n,
+                                                                   .n_decode = r->n_decode,
+                                                                   .n_w = 1,
+                                                                   .out = {{w->latent_down, NULL,
+                                                                            a->latent, false}}}));
     if (w->spec->experts.weights_in) /* the shared expert has read h */
         SL_FORWARD_TRY("weighted input",
                        sl_op_scale(f->dev, &(struct sl_op_scale){.x = a->h,
@@ -207,10 +217,29 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
     return SL_OK;
 }
 
+/* The sum of each row's experts, turned back into a row of the layer. */
+static enum sl_status sum_latents(struct sl_forward *f, const struct sl_layer_weights *w,
+                                  const struct sl_rows *to, bool set) {
+    SL_TRY(sl_op_moe_combine(f->dev, &(struct sl_op_moe_combine){.pair_y = f->a.pair_y,
+                                                                 .weights = f->a.weights,
+                                                                 .y = f->a.latent,
+                                                                 .n_tok = to->n,
+                                                                 .k = w->spec->experts.n_used,
+                                                                 .n = w->spec->experts.n_latent,
+                                                                 .set = true}));
+    return sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = f->a.latent,
+                                                       .n_tok = to->n,
+                                                       .n_decode = to->n_decode,
+                                                       .n_w = 1,
+                                                       .out = {{w->latent_up, NULL, to->x, !set}}});
+}
+
 /* The sum of each row's experts, into to->x; set: not added to what is there. */
 static enum sl_status sum_experts(struct sl_forward *f, const struct sl_layer_weights *w,
                                   const struct sl_rows *to, bool set) {
     uint32_t n = f->hp->n_embd, k = w->spec->experts.n_used;
+    if (w->latent_up.data)
+        return sum_latents(f, w, to, set);
     if (w->spec->experts.weights_in) /* one a row, weighted already */
         return sl_op_add_gated(f->dev, &(struct sl_op_add_gated){
                                            .x = f->a.pair_y, .y = to->x, .n_tok = to->n, .n = n});
@@ -235,6 +264,8 @@ static enum sl_activation activation_of(const struct sl_layer_spec *spec) {
         return SL_REGLU;
     case SL_EXPERT_SWIGLU_CUT:
         return SL_SWIGLU_CUT;
+    case SL_EXPERT_RELU_SQUARED:
+        return SL_RELU_SQUARED;
     case SL_EXPERT_SWIGLU:
         break;
     }
@@ -257,7 +288,8 @@ static struct sl_op_moe moe_op(const struct sl_forward *f, uint32_t layer,
                               .k = w->spec->experts.n_used,
                               .n_pairs = r->n * w->spec->experts.n_used,
                               .n_expert = w->spec->experts.n_expert,
-                              .n_embd = hp->n_embd,
+                              .n_embd = w->spec->experts.n_latent ? w->spec->experts.n_latent
+                                                                  : hp->n_embd,
                               .n_ff = w->spec->experts.n_ff,
                               .gate_bias = w->gate_bias,
                               .up_bias = w->up_bias,
@@ -314,7 +346,7 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
     if (w->shared_post_norm)
         SL_FORWARD_TRY("shared expert's norm", sl_forward_norm(f, a->shared_y, w->shared_post_norm,
                                                                a->shared_y, r->n, hp->n_embd));
-    if (w->shared_gate.data)
+    if (w->shared_up.data)
         SL_FORWARD_TRY(
             "shared expert",
             sl_op_add_gated(f->dev, &(struct sl_op_add_gated){
@@ -380,10 +412,13 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                          .activation = activation_of(&layer->spec)});
     bool apart = layer->t[SL_L_FFN_POST_NORM] || layer->t[SL_L_SHARED_POST_NORM] ||
                  layer->t[SL_L_EXPERTS_POST_NORM] || layer->spec.experts.sum_scale > 0;
+    sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_EXPERTS_LATENT_DOWN]);
+    sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_EXPERTS_LATENT_UP]);
+    bool own_rows = apart || layer->spec.experts.n_latent;
     sl_ask_op(a, (struct sl_op_need){.op = SL_OP_moe_combine,
                                      .dtype = SL_DTYPE_COUNT,
-                                     .extra = apart ? " into rows of its own" : NULL});
-    bool beside = layer->spec.experts.beside, shared = beside || layer->t[SL_L_SHARED_GATE];
+                                     .extra = own_rows ? " into rows of its own" : NULL});
+    bool beside = layer->spec.experts.beside, shared = beside || layer->t[SL_L_SHARED_UP];
     if (apart || shared)
         sl_ask_plain(a, SL_OP_add_gated);
     if (!shared)
@@ -404,6 +439,7 @@ static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
     sl_raise(&needs->ff, x->n_ff_shared);
     sl_raise(&needs->shared, x->n_ff_shared ? hp->n_embd : 0);
     sl_raise(&needs->early, x->early ? hp->n_embd : 0);
+    sl_raise(&needs->latent, x->n_latent);
 }
 
 static void bind_experts(struct sl_binder *b, const struct sl_layer *in,
@@ -415,7 +451,8 @@ static void bind_experts(struct sl_binder *b, const struct sl_layer *in,
         m[i] = sl_layer_expert_matrix(in, i);
         if (!sl_bind_type(b, m[i].t))
             return;
-        out->expert_bytes += m[i].part_bytes;
+        if (i || sl_experts_gated(&in->spec.experts))
+            out->expert_bytes += m[i].part_bytes;
     }
     out->expert_gate = m[0].t->dtype;
     out->expert_up = m[1].t->dtype;
@@ -451,6 +488,8 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->expert_scale = sl_bind_vector(b, in->t[SL_L_EXPERTS_SCALE]);
     out->scale = sl_bind_vector(b, in->t[SL_L_LAYER_SCALE]);
     out->shared_router = sl_bind_matrix(b, in->t[SL_L_SHARED_ROUTER]);
+    out->latent_down = sl_bind_matrix(b, in->t[SL_L_EXPERTS_LATENT_DOWN]);
+    out->latent_up = sl_bind_matrix(b, in->t[SL_L_EXPERTS_LATENT_UP]);
     bind_experts(b, in, out);
 }
 

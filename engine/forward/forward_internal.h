@@ -38,6 +38,7 @@ struct sl_layer_weights {
     bool lane;                                  /* the host's lane may compute its experts */
     const float *lane_bias[SL_EXPERT_MATRICES]; /* in host memory; NULL: none */
     struct sl_weight shared_gate, shared_up, shared_down, shared_router;
+    struct sl_weight latent_down, latent_up; /* experts' rows */
     const float *attn_post_norm, *ffn_post_norm, *shared_post_norm, *experts_post_norm;
     const float *experts_norm, *router_norm; /* of their inputs, where not ffn_norm */
     const float *expert_scale;               /* [n_expert] */
@@ -57,6 +58,7 @@ struct sl_activations {
     float *layer_embd; /* [B, n_layer, n_embd_layer] */
     float *layer_made; /* the same, while they are made */
     float *early_h;    /* the same of experts.early; nothing where no layer has it */
+    float *latent;     /* [B, experts.n_latent] what experts read, then their sum */
     /* [B, widths that suit every layer: struct sl_layer_needs] */
     float *joint; /* products that belong together: heads' queries and gates; what a delta net's
                      convolution reads; queries of latents */
@@ -197,7 +199,8 @@ static inline uint32_t sl_forward_received_elems(const struct sl_hparams *hp) {
 
 /* Where the experts of a layer find their rows. */
 static inline const float *sl_forward_expert_rows(const struct sl_forward *f, uint32_t layer) {
-    return f->layers[layer].spec->experts.early ? f->a.early_h : f->a.h;
+    const struct sl_experts_spec *x = &f->layers[layer].spec->experts;
+    return x->n_latent ? f->a.latent : x->early ? f->a.early_h : f->a.h;
 }
 
 /* Is this a step of few generated rows, and nothing else? */
@@ -249,11 +252,15 @@ static inline bool sl_forward_is_apart(const struct sl_layer_weights *w) {
     return w->ffn_post_norm || w->shared_post_norm || w->experts_post_norm ||
            w->spec->experts.sum_scale > 0;
 }
-/* act(gate) * up of n elements, into gate, as dense and shared parts of the layer do it. */
+/* act(gate) * up of n elements, into gate, as dense and shared parts of the layer do it; of those
+ * without a gate up's product is in gate. */
 enum sl_status sl_forward_glu(struct sl_forward *f, const struct sl_layer_spec *spec,
                               size_t n) SL_MUST_CHECK;
 static inline enum sl_op sl_glu_op(const struct sl_layer_spec *spec) {
-    return spec->gelu ? SL_OP_gelu_mul : spec->limit > 0 ? SL_OP_limited_glu : SL_OP_silu_mul;
+    return spec->relu_squared ? SL_OP_relu_squared
+           : spec->gelu       ? SL_OP_gelu_mul
+           : spec->limit > 0  ? SL_OP_limited_glu
+                              : SL_OP_silu_mul;
 }
 /* Input rows from ids, where the slice has the first layer; what all layers need of positions. */
 enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
@@ -262,7 +269,7 @@ enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *whe
 enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
                               const struct sl_place *where) SL_MUST_CHECK;
 /* Within a mixer, in a layer that is cut: r becomes the rows that go on, and *mixed [r->n, n], what
- * the mixer has computed for all of the step's, theirs. */
+ * the mixer has computed for all of the step's, theirs; NULL: there is no mixer. */
 enum sl_status sl_forward_cut(struct sl_forward *f, struct sl_rows *r, const float **mixed,
                               uint32_t n, const struct sl_place *where) SL_MUST_CHECK;
 /* All ops of the step. *out_logits: in the device's memory; NULL when nobody wants any, and in a

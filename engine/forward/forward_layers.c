@@ -34,8 +34,8 @@ enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
     enum sl_status st = w->mixer->run(f, r, where);
     if (st != SL_OK || !r->n)
         return st;
-    if (w->spec->parallel)
-        return SL_OK; /* it is in h */
+    if (w->spec->parallel || w->spec->ffn == SL_FFN_NONE)
+        return SL_OK; /* it is in h; nobody reads it */
     SL_FORWARD_TRY("FFN norm",
                    sl_forward_row_norm(f, r->x, w->ffn_norm, w->ffn_norm_bias, f->a.h, r->n));
     return SL_OK;

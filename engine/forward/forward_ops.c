@@ -97,6 +97,8 @@ enum sl_status sl_forward_end_layer(struct sl_forward *f, const struct sl_rows *
 enum sl_status sl_forward_glu(struct sl_forward *f, const struct sl_layer_spec *spec, size_t n) {
     struct sl_activations *a = &f->a;
     enum sl_op op = sl_glu_op(spec);
+    if (op == SL_OP_relu_squared)
+        return sl_op_relu_squared(f->dev, &(struct sl_op_relu_squared){a->gate, n});
     if (op == SL_OP_limited_glu)
         return sl_op_limited_glu(
             f->dev, &(struct sl_op_limited_glu){a->gate, a->up, a->gate, n, spec->limit});
@@ -116,8 +118,10 @@ enum sl_status sl_forward_cut(struct sl_forward *f, struct sl_rows *r, const flo
     struct sl_activations *a = &f->a;
     const struct sl_step *s = &f->step;
     SL_FORWARD_TRY("gather", gather(f, a->x, a->out_x, f->hp->n_embd));
-    SL_FORWARD_TRY("gather", gather(f, *mixed, a->out_mixed, n));
-    *mixed = a->out_mixed;
+    if (mixed) {
+        SL_FORWARD_TRY("gather", gather(f, *mixed, a->out_mixed, n));
+        *mixed = a->out_mixed;
+    }
     r->x = a->out_x;
     r->n = s->n_out;
     r->of_step = s->out_rows;
@@ -136,7 +140,7 @@ void sl_forward_section(const struct sl_forward *f, uint32_t layer, bool begins)
     if (!f->dev->recording)
         return;
     snprintf(kind, sizeof kind, "%s and %s%s", w->mixer->name, w->ffn->name,
-             w->shared_gate.data ? ", one shared" : "");
+             w->shared_up.data ? ", one shared" : "");
     sl_device_section(f->dev, kind, begins);
 }
 

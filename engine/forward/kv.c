@@ -125,7 +125,8 @@ static void bind_layer(struct sl_kv_data *kv, const struct sl_layer_spec *spec, 
         return;
     }
     kv->layers[layer] = sl_kv_shape(spec, kv_dtype);
-    kv->layers[layer].k = sl_span_addr(sl_kv_part_span(kv, &first[0]));
+    if (first[0].bytes)
+        kv->layers[layer].k = sl_span_addr(sl_kv_part_span(kv, &first[0]));
     if (first[1].bytes)
         kv->layers[layer].v = sl_span_addr(sl_kv_part_span(kv, &first[1]));
 }

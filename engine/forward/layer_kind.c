@@ -2,15 +2,20 @@
 
 const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec) {
     static const struct sl_mixer *const mixers[SL_MIXER_KINDS] = {
-        [SL_MIXER_ATTENTION] = &sl_mixer_attention, [SL_MIXER_DELTA] = &sl_mixer_delta,
-        [SL_MIXER_LATENT] = &sl_mixer_latent,       [SL_MIXER_CONV] = &sl_mixer_conv,
-        [SL_MIXER_MAMBA] = &sl_mixer_mamba,         [SL_MIXER_MAMBA1] = &sl_mixer_mamba1};
+        [SL_MIXER_ATTENTION] = &sl_mixer_attention,
+        [SL_MIXER_DELTA] = &sl_mixer_delta,
+        [SL_MIXER_LATENT] = &sl_mixer_latent,
+        [SL_MIXER_CONV] = &sl_mixer_conv,
+        [SL_MIXER_MAMBA] = &sl_mixer_mamba,
+        [SL_MIXER_MAMBA1] = &sl_mixer_mamba1,
+        [SL_MIXER_NONE] = &sl_mixer_none};
     return mixers[spec->mixer];
 }
 
 const struct sl_ffn *sl_ffn_of(const struct sl_layer_spec *spec) {
-    static const struct sl_ffn *const ffns[SL_FFN_KINDS] = {
-        [SL_FFN_DENSE] = &sl_ffn_dense, [SL_FFN_EXPERTS] = &sl_ffn_experts};
+    static const struct sl_ffn *const ffns[SL_FFN_KINDS] = {[SL_FFN_DENSE] = &sl_ffn_dense,
+                                                            [SL_FFN_EXPERTS] = &sl_ffn_experts,
+                                                            [SL_FFN_NONE] = &sl_ffn_none};
     return ffns[spec->ffn];
 }
 

@@ -17,7 +17,7 @@ struct sl_layer_weights;
 /* Elements of a row in the buffers that all layers share, and the largest arguments of ops: of each
  * the most that any layer needs. */
 struct sl_layer_needs {
-    uint32_t joint, q, k, v, mixed, ff, shared, early;
+    uint32_t joint, q, k, v, mixed, ff, shared, early, latent;
     uint32_t n_in;        /* of a matmul */
     uint32_t n_ff_expert; /* of sl_op_moe */
     uint32_t heads, head_dim;
@@ -60,8 +60,8 @@ struct sl_ffn {
 };
 
 extern const struct sl_mixer sl_mixer_attention, sl_mixer_delta, sl_mixer_latent, sl_mixer_conv,
-    sl_mixer_mamba, sl_mixer_mamba1;
-extern const struct sl_ffn sl_ffn_dense, sl_ffn_experts;
+    sl_mixer_mamba, sl_mixer_mamba1, sl_mixer_none;
+extern const struct sl_ffn sl_ffn_dense, sl_ffn_experts, sl_ffn_none;
 
 const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec);
 const struct sl_ffn *sl_ffn_of(const struct sl_layer_spec *spec);

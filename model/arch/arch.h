@@ -83,6 +83,11 @@ struct sl_arch {
     enum sl_arch_norm norm;
     bool parallel;          /* spec.parallel, of all layers; there is no norm before the FFN */
     bool experts_by_tensor; /* layers with a router have experts */
+    /* A layer is one part: a feed-forward one where feed_forward_length is not 0, else a mixer. */
+    bool one_part;
+    bool relu_squared;   /* in dense and shared parts */
+    bool latent_experts; /* moe_latent_size: experts_spec.n_latent */
+    bool any_epsilon;    /* layer_norm_epsilon stands for the missing one of RMS norms */
     const struct sl_arch_name *names; /* NULL, or up to one whose name is NULL */
     /* NULL, or what is the family's own, when all else has been read: its keys are in keys. */
     enum sl_status (*read_own)(struct sl_keys *k, struct sl_hparams *hp, struct sl_layer *layers);
@@ -100,7 +105,7 @@ extern const struct sl_arch sl_arch_glm4moe, sl_arch_minimax_m2, sl_arch_dots1, 
     sl_arch_bailingmoe, sl_arch_bailingmoe2, sl_arch_hy_v3, sl_arch_mellum, sl_arch_granitemoe,
     sl_arch_exaone_moe, sl_arch_mistral4, sl_arch_arctic, sl_arch_step35, sl_arch_mistral3,
     sl_arch_smallthinker, sl_arch_maple, sl_arch_phimoe, sl_arch_lfm2moe, sl_arch_granitehybrid,
-    sl_arch_jamba, sl_arch_deepseek32, sl_arch_glm_dsa;
+    sl_arch_jamba, sl_arch_deepseek32, sl_arch_glm_dsa, sl_arch_nemotron_h, sl_arch_nemotron_h_moe;
 
 /* Is it one of arch->keys? */
 bool sl_arch_reads(const struct sl_arch *arch, const char *key, size_t len);

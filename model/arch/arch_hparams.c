@@ -286,7 +286,8 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
     static const char mean_eps[] = "attention.layer_norm_epsilon";
     hp.layer_norm = arch->norm == SL_ARCH_NORM_LAYER ||
                     (arch->norm == SL_ARCH_NORM_EITHER && !sl_keys_find(&k, rms_eps));
-    const char *eps = hp.layer_norm ? mean_eps : rms_eps;
+    bool mean = hp.layer_norm || (arch->any_epsilon && !sl_keys_find(&k, rms_eps));
+    const char *eps = mean ? mean_eps : rms_eps;
     SL_TRY(sl_keys_f32(&k, eps, 0.0f, 1.0f, &hp.norm_eps));
     if (hp.norm_eps < 0)
         return sl_fail(err, SL_ERR_CORRUPT, "%.160s: key '%s' is missing", sl_gguf_file_path(g, 0),

@@ -178,9 +178,11 @@ static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
     }
 }
 
-/* Which layers have experts: of those behind the leading dense ones each step-th. */
+/* Which layers have experts: of those behind the leading dense ones each step-th. ff: their widths.
+ */
 static enum sl_status read_ffn_kinds(struct sl_keys *k, const struct sl_arch *arch,
-                                     const struct sl_hparams *hp, struct sl_layer *layers) {
+                                     const struct sl_hparams *hp, const uint32_t *ff,
+                                     struct sl_layer *layers) {
     uint32_t lead = 0, step = 1;
     if (arch->dense_lead && hp->n_expert) {
         SL_TRY(sl_keys_u32(k, "leading_dense_block_count", false, 0, hp->n_layer - 1, &lead));
@@ -194,13 +196,18 @@ static enum sl_status read_ffn_kinds(struct sl_keys *k, const struct sl_arch *ar
                        (!arch->experts_by_tensor || sl_gguf_tensor_find(k->g, router));
         layers[l].spec.parallel = arch->parallel;
         layers[l].spec.ffn = experts ? SL_FFN_EXPERTS : SL_FFN_DENSE;
-        any |= experts;
+        if (arch->one_part && ff[l])
+            layers[l].spec.mixer = SL_MIXER_NONE;
+        else if (arch->one_part)
+            layers[l].spec.ffn = SL_FFN_NONE;
+        any |= layers[l].spec.ffn == SL_FFN_EXPERTS;
     }
     return any || !hp->n_expert
                ? SL_OK
                : sl_keys_fail(k, SL_ERR_CORRUPT,
-                              arch->experts_by_tensor ? "expert_count"
-                                                      : "interleave_moe_layer_step",
+                              arch->one_part            ? "feed_forward_length"
+                              : arch->experts_by_tensor ? "expert_count"
+                                                        : "interleave_moe_layer_step",
                               "of %" PRIu32 " layers none has experts", hp->n_layer);
 }
 
@@ -210,8 +217,11 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
     uint32_t ff[SL_MAX_LAYERS] = {0}, ff_expert[SL_MAX_LAYERS] = {0}, used[SL_MAX_LAYERS] = {0};
     uint32_t n_ff_shared = 0;
     SL_TRY(read_router(k, arch, hp, &common, used));
-    SL_TRY(read_ffn_kinds(k, arch, hp, layers));
-    SL_TRY(sl_keys_u32_each(k, "feed_forward_length", hp->n_expert == 0, 0, SL_ARCH_MAX_WIDTH, ff));
+    SL_TRY(sl_keys_u32_each(k, "feed_forward_length", hp->n_expert == 0 || arch->one_part, 0,
+                            SL_ARCH_MAX_WIDTH, ff));
+    SL_TRY(read_ffn_kinds(k, arch, hp, ff, layers));
+    if (arch->latent_experts)
+        SL_TRY(sl_keys_u32(k, "moe_latent_size", false, 0, hp->n_embd, &common.n_latent));
     if (hp->n_expert)
         SL_TRY(sl_keys_u32_each(k, "expert_feed_forward_length", false, 0, SL_ARCH_MAX_WIDTH,
                                 ff_expert));
@@ -224,6 +234,9 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
     for (uint32_t l = 0; l < hp->n_layer; l++) {
         struct sl_layer_spec *s = &layers[l].spec;
         s->gelu = arch->gelu;
+        s->relu_squared = arch->relu_squared;
+        if (s->ffn == SL_FFN_NONE)
+            continue;
         if (s->ffn == SL_FFN_DENSE) {
             s->n_ff = ff[l];
             if (!s->n_ff)

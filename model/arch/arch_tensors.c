@@ -24,6 +24,7 @@ enum dim {
     D_FF_EXPERT_2, /* twice that */
     D_FF_SHARED,
     D_EXPERT,
+    D_EXPERT_IN,   /* elements of experts' rows: n_embd, or their n_latent */
     D_DELTA_QKV,   /* of all heads q, k and v */
     D_DELTA_V,     /* n_head * head_dim */
     D_DELTA_HEADS, /* n_head, and twice that */
@@ -102,12 +103,12 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_ROUTER] = {"ffn_gate_inp.weight", {D_EMBD, D_EXPERT}, false},
     [SL_L_ROUTER_BIAS] = {"exp_probs_b.bias", {D_EXPERT}, true},
     [SL_L_ROUTER_LOGIT_BIAS] = {"ffn_gate_inp.bias", {D_EXPERT}, true},
-    [SL_L_EXPERTS_GATE] = {"ffn_gate_exps.weight", {D_EMBD, D_FF_EXPERT, D_EXPERT}, false},
-    [SL_L_EXPERTS_UP] = {"ffn_up_exps.weight", {D_EMBD, D_FF_EXPERT, D_EXPERT}, false},
-    [SL_L_EXPERTS_DOWN] = {"ffn_down_exps.weight", {D_FF_EXPERT, D_EMBD, D_EXPERT}, false},
+    [SL_L_EXPERTS_GATE] = {"ffn_gate_exps.weight", {D_EXPERT_IN, D_FF_EXPERT, D_EXPERT}, false},
+    [SL_L_EXPERTS_UP] = {"ffn_up_exps.weight", {D_EXPERT_IN, D_FF_EXPERT, D_EXPERT}, false},
+    [SL_L_EXPERTS_DOWN] = {"ffn_down_exps.weight", {D_FF_EXPERT, D_EXPERT_IN, D_EXPERT}, false},
     [SL_L_EXPERTS_GATE_BIAS] = {"ffn_gate_exps.bias", {D_FF_EXPERT, D_EXPERT}, true},
     [SL_L_EXPERTS_UP_BIAS] = {"ffn_up_exps.bias", {D_FF_EXPERT, D_EXPERT}, true},
-    [SL_L_EXPERTS_DOWN_BIAS] = {"ffn_down_exps.bias", {D_EMBD, D_EXPERT}, true},
+    [SL_L_EXPERTS_DOWN_BIAS] = {"ffn_down_exps.bias", {D_EXPERT_IN, D_EXPERT}, true},
     [SL_L_SHARED_GATE] = {"ffn_gate_shexp.weight", {D_EMBD, D_FF_SHARED}, false},
     [SL_L_SHARED_UP] = {"ffn_up_shexp.weight", {D_EMBD, D_FF_SHARED}, false},
     [SL_L_SHARED_DOWN] = {"ffn_down_shexp.weight", {D_FF_SHARED, D_EMBD}, false},
@@ -173,7 +174,11 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_EMBD_GATE] = {"inp_gate.weight", {D_EMBD, D_EMBD_LAYER}, false},
     [SL_L_EMBD_PROJ] = {"proj.weight", {D_EMBD_LAYER, D_EMBD}, false},
     [SL_L_EMBD_NORM] = {"post_norm.weight", {D_EMBD}, true},
-    [SL_L_EXPERTS_GATE_UP] = {"ffn_gate_up_exps.weight", {D_EMBD, D_FF_EXPERT_2, D_EXPERT}, false},
+    [SL_L_EXPERTS_LATENT_DOWN] = {"ffn_latent_down.weight", {D_EMBD, D_EXPERT_IN}, false},
+    [SL_L_EXPERTS_LATENT_UP] = {"ffn_latent_up.weight", {D_EXPERT_IN, D_EMBD}, false},
+    [SL_L_EXPERTS_GATE_UP] = {"ffn_gate_up_exps.weight",
+                              {D_EXPERT_IN, D_FF_EXPERT_2, D_EXPERT},
+                              false},
 };
 
 /* What a layer of a kind must have, and what it may. */
@@ -205,13 +210,15 @@ static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
                             SL_ROLE(SL_L_MAMBA_SKIP) | SL_ROLE(SL_L_MAMBA_NORM) |
                             SL_ROLE(SL_L_MAMBA_OUT),
                         0},
-    [SL_MIXER_MAMBA1] = {
-        SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_MAMBA1_IN) | SL_ROLE(SL_L_MAMBA1_CONV) |
-            SL_ROLE(SL_L_MAMBA1_CONV_BIAS) | SL_ROLE(SL_L_MAMBA1_X) | SL_ROLE(SL_L_MAMBA1_DT_NORM) |
-            SL_ROLE(SL_L_MAMBA1_B_NORM) | SL_ROLE(SL_L_MAMBA1_C_NORM) | SL_ROLE(SL_L_MAMBA1_DT) |
-            SL_ROLE(SL_L_MAMBA1_DT_BIAS) | SL_ROLE(SL_L_MAMBA1_A) | SL_ROLE(SL_L_MAMBA1_SKIP) |
-            SL_ROLE(SL_L_MAMBA1_OUT),
-        0}};
+    [SL_MIXER_MAMBA1] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_MAMBA1_IN) |
+                             SL_ROLE(SL_L_MAMBA1_CONV) | SL_ROLE(SL_L_MAMBA1_CONV_BIAS) |
+                             SL_ROLE(SL_L_MAMBA1_X) | SL_ROLE(SL_L_MAMBA1_DT_NORM) |
+                             SL_ROLE(SL_L_MAMBA1_B_NORM) | SL_ROLE(SL_L_MAMBA1_C_NORM) |
+                             SL_ROLE(SL_L_MAMBA1_DT) | SL_ROLE(SL_L_MAMBA1_DT_BIAS) |
+                             SL_ROLE(SL_L_MAMBA1_A) | SL_ROLE(SL_L_MAMBA1_SKIP) |
+                             SL_ROLE(SL_L_MAMBA1_OUT),
+                         0},
+    [SL_MIXER_NONE] = {0, 0}};
 static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
     [SL_FFN_DENSE] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) |
                           SL_ROLE(SL_L_FFN_DOWN),
@@ -224,7 +231,8 @@ static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
                             SL_ROLE(SL_L_FFN_POST_NORM) | SL_ROLE(SL_L_SHARED_POST_NORM) |
                             SL_ROLE(SL_L_EXPERTS_POST_NORM) | SL_ROLE(SL_L_EXPERTS_NORM) |
                             SL_ROLE(SL_L_ROUTER_NORM) | SL_ROLE(SL_L_EXPERTS_SCALE) |
-                            SL_ROLE(SL_L_LAYER_SCALE) | SL_ROLE(SL_L_FFN_NORM_BIAS)}};
+                            SL_ROLE(SL_L_LAYER_SCALE) | SL_ROLE(SL_L_FFN_NORM_BIAS)},
+    [SL_FFN_NONE] = {0, 0}};
 /* One tensor that may stand for several. */
 static const struct {
     enum sl_layer_role role;
@@ -266,12 +274,19 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_hp
         r.needs |= ROLES_DENSE;
     else if (s->ffn == SL_FFN_EXPERTS && s->experts.n_ff_shared)
         r.needs |= ROLES_SHARED;
+    if (s->ffn == SL_FFN_EXPERTS && s->experts.n_latent)
+        r.needs |= SL_ROLE(SL_L_EXPERTS_LATENT_DOWN) | SL_ROLE(SL_L_EXPERTS_LATENT_UP);
+    if (s->relu_squared)
+        r.needs &= ~(SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_SHARED_GATE));
+    if (!sl_experts_gated(&s->experts))
+        r.needs &= ~SL_ROLE(SL_L_EXPERTS_GATE);
     if (arch->parallel)
         r.needs &= ~SL_ROLE(SL_L_FFN_NORM);
     if (hp->n_embd_layer)
         r.needs |= ROLES_EMBD;
     r.may = r.needs | (arch->optional & may);
-    if (s->ffn == SL_FFN_EXPERTS && !(r.may & SL_ROLES_EXPERT_BIAS))
+    if (s->ffn == SL_FFN_EXPERTS && !(r.may & SL_ROLES_EXPERT_BIAS) &&
+        sl_experts_gated(&s->experts))
         r.may |= SL_ROLE(SL_L_EXPERTS_GATE_UP);
     if (s->mixer == SL_MIXER_ATTENTION && !s->attention.gated)
         r.may |= SL_ROLE(SL_L_ATTN_QKV);
@@ -327,6 +342,8 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return s->experts.n_ff_shared;
     case D_EXPERT:
         return s->experts.n_expert;
+    case D_EXPERT_IN:
+        return s->experts.n_latent ? s->experts.n_latent : hp->n_embd;
     case D_DELTA_QKV:
         return (2 * (uint64_t)s->delta.n_head_k + s->delta.n_head) * s->delta.head_dim;
     case D_DELTA_V:

@@ -14,11 +14,13 @@ enum sl_mixer_kind {
     SL_MIXER_CONV,      /* a short convolution between gates: a few rows in place of keys */
     SL_MIXER_MAMBA,     /* Mamba-2: a state space with one decay a head */
     SL_MIXER_MAMBA1,    /* Mamba-1: a decay of each element */
+    SL_MIXER_NONE,      /* none: the layer is its feed-forward part */
     SL_MIXER_KINDS
 };
 enum sl_ffn_kind {
     SL_FFN_DENSE,   /* SwiGLU */
     SL_FFN_EXPERTS, /* a router, routed experts, perhaps a shared one */
+    SL_FFN_NONE,    /* none: the layer is its mixer */
     SL_FFN_KINDS
 };
 
@@ -118,7 +120,8 @@ enum sl_expert_activation {
     SL_EXPERT_GEGLU,
     SL_EXPERT_SWIGLU_LIMITED, /* silu(gate) at most limit, up -limit to limit */
     SL_EXPERT_REGLU,
-    SL_EXPERT_SWIGLU_CUT, /* silu of gate at most limit; up -limit to limit */
+    SL_EXPERT_SWIGLU_CUT,   /* silu of gate at most limit; up -limit to limit */
+    SL_EXPERT_RELU_SQUARED, /* of up: there is no gate */
 };
 
 struct sl_experts_spec {
@@ -126,6 +129,8 @@ struct sl_experts_spec {
     uint32_t n_used;      /* of these, how many the router chooses for each row */
     uint32_t n_ff;        /* width of a routed expert */
     uint32_t n_ff_shared; /* of the shared expert */
+    uint32_t n_latent;    /* elements of the rows that routed experts read and give, which a matrix
+                             makes of the layer's and another turns back; 0: the layer's own */
     enum sl_router_kind router_kind;
     bool router_softmax_topk; /* softmax over the chosen logits; or sigmoids of these */
     bool router_normalize;    /* divide the k weights by their sum */
@@ -145,6 +150,10 @@ struct sl_experts_spec {
     float sum_scale; /* of the routed and shared experts' sum, before it is added; 0 = none */
     bool weights_in; /* the weight is of the expert's input, not of its output; one expert a row */
 };
+/* Have routed experts a gate, so three matrices and not two? */
+static inline bool sl_experts_gated(const struct sl_experts_spec *x) {
+    return x->activation != SL_EXPERT_RELU_SQUARED;
+}
 
 struct sl_layer_spec {
     enum sl_mixer_kind mixer;
@@ -157,6 +166,7 @@ struct sl_layer_spec {
     struct sl_mamba1_spec mamba1;       /* of SL_MIXER_MAMBA1 */
     uint32_t n_ff;                      /* of SL_FFN_DENSE, and of experts.beside */
     bool gelu;                          /* GEGLU in dense and shared parts, not SwiGLU */
+    bool relu_squared;                  /* ... squared ReLU, without a gate */
     float limit; /* of SwiGLU in dense and shared parts, as in SL_EXPERT_SWIGLU_LIMITED; 0 = none */
     bool parallel; /* the feed-forward part reads what attention read, not what it gave */
     struct sl_experts_spec experts; /* of SL_FFN_EXPERTS */

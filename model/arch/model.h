@@ -134,8 +134,11 @@ enum sl_layer_role {
     SL_L_ROUTER_NORM,       /* ffn_gate_inp.scale [n_embd] */
     SL_L_EXPERTS_SCALE,     /* ffn_down_exps.scale [n_expert] */
     SL_L_LAYER_SCALE,       /* layer_output_scale.weight [1]: of what the layer gives */
-    SL_L_EXPERTS_GATE_UP,   /* in place of gate and up [n_embd, 2 * n_ff_expert, n_expert]: of each
-                               expert the rows of gate, then those of up */
+    /* Where experts read rows of their own: into these, [n_embd, n_latent], and back. */
+    SL_L_EXPERTS_LATENT_DOWN, /* ffn_latent_down.weight */
+    SL_L_EXPERTS_LATENT_UP,   /* ffn_latent_up.weight */
+    SL_L_EXPERTS_GATE_UP, /* in place of gate and up [n_embd, 2 * n_ff_expert, n_expert]: of each
+                             expert the rows of gate, then those of up */
     SL_L_ATTN_QKV,  /* in place of q, k and v [n_embd, q + k + v]: their rows, one after another */
     SL_L_ATTN_GATE, /* attn_gate.weight [n_embd, n_head * head_dim_v or n_head] */
     SL_L_ATTN_NORM_BIAS, /* [n_embd], added behind the norm */
@@ -206,7 +209,7 @@ const char *sl_model_arch_at(uint32_t i);
 static inline bool sl_model_layer_is_moe(const struct sl_model *m, uint32_t layer) {
     return m->layers[layer].spec.ffn == SL_FFN_EXPERTS;
 }
-/* Bytes of one routed expert of a layer (gate + up + down), 0 in a dense layer. */
+/* Bytes of one routed expert of a layer (gate, if it has one, up and down), 0 in a dense layer. */
 uint64_t sl_model_expert_bytes(const struct sl_model *m, uint32_t layer);
 
 /* One of an expert's three matrices: part i of expert e is part_bytes long, at first_bytes + e *
@@ -216,7 +219,8 @@ struct sl_expert_matrix {
     const struct sl_gguf_tensor *t;
     uint64_t first_bytes, stride_bytes, part_bytes;
 };
-/* which: 0 gate, 1 up, 2 down, of a layer with experts. Gate and up may be halves of one tensor. */
+/* which: 0 gate, 1 up, 2 down, of a layer with experts. Gate and up may be halves of one tensor. Of
+ * experts without a gate (sl_experts_gated) up stands for it. */
 struct sl_expert_matrix sl_layer_expert_matrix(const struct sl_layer *layer, uint32_t which);
 static inline bool sl_role_is_expert(enum sl_layer_role role) {
     return role == SL_L_EXPERTS_GATE || role == SL_L_EXPERTS_UP || role == SL_L_EXPERTS_DOWN ||

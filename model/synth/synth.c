@@ -395,7 +395,19 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     bool moe = c->n_expert > 0;
     /* Mixtral and OLMoE files name an expert's width feed_forward_length. */
     bool own_key = traits & SL_SYNTH_EXPERT_FF;
-    sl_gguf_write_u32(w, KEY("feed_forward_length"), moe && !own_key ? c->n_ff_expert : c->n_ff);
+    if (traits & SL_SYNTH_ONE_PART) {
+        sl_gguf_array_begin_i32(w, KEY("feed_forward_length"));
+        for (uint32_t l = 0; l < c->n_layer + c->n_nextn; l++) {
+            int32_t ff = (int32_t)(moe ? c->n_ff_expert : c->n_ff);
+            sl_gguf_array_add_i32(w, sl_synth_part(c, l) == 'E' ? ff : 0);
+        }
+        sl_gguf_array_end(w);
+        if (c->n_expert_latent)
+            sl_gguf_write_u32(w, KEY("moe_latent_size"), c->n_expert_latent);
+    } else {
+        sl_gguf_write_u32(w, KEY("feed_forward_length"),
+                          moe && !own_key ? c->n_ff_expert : c->n_ff);
+    }
     if (c->n_head_window) {
         sl_gguf_array_begin_i32(w, KEY("attention.head_count"));
         for (uint32_t l = 0; l < c->n_layer; l++)
@@ -409,7 +421,8 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     } else if (c->n_head_kv_odd || c->n_head_kv_window || parts & SL_SYNTH_KEYLESS) {
         bool none = parts & SL_SYNTH_KEYLESS; /* of layers without attention */
         sl_gguf_array_begin_i32(w, KEY("attention.head_count_kv"));
-        for (uint32_t l = 0; l < c->n_layer; l++)
+        uint32_t n_kv = c->n_layer + (traits & SL_SYNTH_ONE_PART ? c->n_nextn : 0);
+        for (uint32_t l = 0; l < n_kv; l++)
             sl_gguf_array_add_i32(
                 w, none && !sl_synth_attends(c, traits, l) ? 0 : (int32_t)sl_synth_kv_heads(c, l));
         sl_gguf_array_end(w);
@@ -422,7 +435,7 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
                           parts & SL_SYNTH_MIMO ? c->head_dim_v : c->head_dim);
         sl_gguf_write_u32(w, KEY("rope.dimension_count"), sl_synth_rot(c));
     }
-    if (parts & SL_SYNTH_LAYER_NORM)
+    if (parts & SL_SYNTH_LAYER_NORM || traits & SL_SYNTH_ONE_PART)
         sl_gguf_write_f32(w, KEY("attention.layer_norm_epsilon"), 1e-5f);
     else
         sl_gguf_write_f32(w, KEY("attention.layer_norm_rms_epsilon"), 1e-6f);

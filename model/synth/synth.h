@@ -50,6 +50,10 @@ struct sl_synth_config {
     uint32_t attn_every, n_delta_head, n_delta_head_k, delta_dim, n_taps;
     uint32_t n_state; /* Mamba: rows of a head's state; its groups are n_delta_head_k */
     bool no_rope;     /* granitehybrid: attention is not rotated */
+    /* nemotron_h, nemotron_h_moe: of each layer its one part, M Mamba-2, * attention or E a
+     * feed-forward part, from the start again where it ends; NULL: ME*E. */
+    const char *pattern;
+    uint32_t n_expert_latent; /* nemotron_h_moe: elements of experts' rows; 0 = the layer's */
     /* Latent attention, of architectures that have it: head_dim elements of a head's key, of which
      * n_rot are rotated (0 = half), head_dim_v of its value, from latents of n_latent. */
     uint32_t n_lora_q; /* rank of q's projection; 0 = one matrix */

@@ -36,6 +36,8 @@ static const struct sl_synth_family families[] = {
     {"phimoe", SL_SYNTH_MOE | SL_SYNTH_QKV_BIAS | SL_SYNTH_OUT_BIAS},
     {"granitehybrid", SL_SYNTH_MOE | SL_SYNTH_SHARED},
     {"jamba", SL_SYNTH_MOE},
+    {"nemotron_h", SL_SYNTH_ONE_PART},
+    {"nemotron_h_moe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_EXPERT_FF | SL_SYNTH_ONE_PART},
     {"lfm2moe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_DENSE_LEAD},
     {"hy_v3", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
                   SL_SYNTH_DENSE_LEAD},
@@ -92,6 +94,8 @@ uint32_t sl_synth_parts(const char *arch) {
         {"phimoe", SL_SYNTH_PHI},
         {"jamba", SL_SYNTH_MAMBA1},
         {"granitehybrid", SL_SYNTH_GRANITE | SL_SYNTH_MAMBA},
+        {"nemotron_h", SL_SYNTH_MAMBA},
+        {"nemotron_h_moe", SL_SYNTH_MAMBA | SL_SYNTH_SIGMOID | SL_SYNTH_NEXTN},
         {"lfm2moe", SL_SYNTH_SIGMOID | SL_SYNTH_CONV},
         {"hy_v3", SL_SYNTH_SIGMOID | SL_SYNTH_NEXTN | SL_SYNTH_HY3},
         {"mellum", SL_SYNTH_PATTERN},
@@ -380,12 +384,50 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1.5f, n_head, 0, 0, "attn_sinks.weight", i);
 }
 
+/* A feed-forward part without a gate. The square of a unit normal's positive part has a root mean
+ * square of 1.2. */
+static void add_squared(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+    int i = (int)l;
+    uint64_t n = c->n_embd, ff = c->n_ff_expert, ne = c->n_expert, sh = c->n_ff_shared;
+    uint64_t low = c->n_expert_latent ? c->n_expert_latent : n;
+    float in = 1 / sqrtf((float)n), of_low = 1 / sqrtf((float)low), mid = 1.2f;
+    float share = 1.0f / sqrtf((float)c->n_layer);
+    enum sl_dtype ffn = pick(&c->ffn, l);
+    if (!ne) {
+        add(p, ffn, SL_FILL_RANDOM, in, n, c->n_ff, 0, "ffn_up.weight", i);
+        add(p, ffn, SL_FILL_RANDOM, share / (mid * sqrtf((float)c->n_ff)), c->n_ff, n, 0,
+            "ffn_down.weight", i);
+        return;
+    }
+    float down = sqrtf((float)sl_synth_used(c, l)) / (mid * sqrtf((float)ff));
+    add(p, SL_DTYPE_F32, SL_FILL_ROUTER, 2 * in, n, ne, 0, "ffn_gate_inp.weight", i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, ne, 0, 0, "exp_probs_b.bias", i);
+    if (c->n_expert_latent) {
+        add(p, ffn, SL_FILL_RANDOM, in, n, low, 0, "ffn_latent_down.weight", i);
+        add(p, ffn, SL_FILL_RANDOM, share * of_low, low, n, 0, "ffn_latent_up.weight", i);
+    }
+    add(p, pick(&c->up, l), SL_FILL_RANDOM, of_low, low, ff, ne, "ffn_up_exps.weight", i);
+    add(p, pick(&c->down, l), SL_FILL_RANDOM, c->n_expert_latent ? down : share * down, ff, low, ne,
+        "ffn_down_exps.weight", i);
+    add(p, ffn, SL_FILL_RANDOM, in, n, sh, 0, "ffn_up_shexp.weight", i);
+    add(p, ffn, SL_FILL_RANDOM, share / (mid * sqrtf((float)sh)), sh, n, 0, "ffn_down_shexp.weight",
+        i);
+}
+
 static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t traits,
                       uint32_t l) {
     int i = (int)l;
     uint64_t n = c->n_embd;
     float in = 1 / sqrtf((float)n), share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
     add_norm(p, n, "attn_norm.weight", i);
+    if (traits & SL_SYNTH_ONE_PART && l >= c->n_layer) {
+        add_attention(p, c, traits, l);
+        add_norm(p, n, "post_attention_norm.weight", i);
+    }
+    if (traits & SL_SYNTH_ONE_PART && sl_synth_part(c, l) == 'E') {
+        add_squared(p, c, l);
+        return;
+    }
     if (sl_synth_parts(c->arch) & SL_SYNTH_PHI) {
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, n, 0, 0, "attn_norm.bias", i);
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, n, 0, 0, "ffn_norm.bias", i);
@@ -404,6 +446,8 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         add_mamba1(p, c, l);
     else
         add_delta(p, c, traits, l);
+    if (traits & SL_SYNTH_ONE_PART)
+        return;
     uint32_t parts = sl_synth_parts(c->arch);
     if (!(parts & SL_SYNTH_PARALLEL))
         add_norm(p, n,
@@ -527,6 +571,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"delta-dim", c->delta_dim, 1, 1024},
         {"taps", c->n_taps, 2, 8},
         {"state-dim", c->n_state, 1, parts & SL_SYNTH_MAMBA1 ? 64 : 1024},
+        {"expert-latent", c->n_expert_latent, 0, traits & SL_SYNTH_ONE_PART && moe ? c->n_embd : 0},
         {"no-rope", c->no_rope, 0, parts & SL_SYNTH_MAMBA ? 1 : 0},
         {"nextn", c->n_nextn, 0,
          traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT) || parts & SL_SYNTH_NEXTN
@@ -565,6 +610,18 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
             return sl_fail(err, SL_ERR_CONFIG, "--%s is %u: must be from %u to %u for %s",
                            ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max, c->arch);
+    bool one_part = traits & SL_SYNTH_ONE_PART;
+    size_t known = c->pattern ? strspn(c->pattern, "M*E") : 1;
+    if (!known || (c->pattern && (c->pattern[known] || !one_part)))
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--pattern is '%s': must be of M, * and E, for layers of one part",
+                       c->pattern);
+    bool parts_of_it[2] = {false};
+    for (uint32_t l = 0; l < c->n_layer && one_part; l++)
+        parts_of_it[sl_synth_part(c, l) == 'E'] = true;
+    if (one_part && moe && !parts_of_it[true])
+        return sl_fail(err, SL_ERR_CONFIG, "--pattern gives no layer experts, which %s has",
+                       c->arch);
     if (c->n_head_kv_window && c->n_head % c->n_head_kv_window)
         return sl_fail(err, SL_ERR_CONFIG,
                        "--heads is %u: must be a multiple of --window-kv-heads, which is %u",

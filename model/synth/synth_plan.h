@@ -4,6 +4,8 @@
 
 #include "model/synth/synth.h"
 
+#include <string.h>
+
 /* What an architecture has besides the common frame. */
 enum {
     SL_SYNTH_MOE = 1 << 0,
@@ -25,6 +27,7 @@ enum {
     SL_SYNTH_DELTA = 1 << 16,       /* gated delta nets, and gates on attention */
     SL_SYNTH_DELTA_BA = 1 << 17,    /* whose gates come from one matrix */
     SL_SYNTH_SECTIONS = 1 << 18,    /* multi-section RoPE */
+    SL_SYNTH_ONE_PART = 1 << 19,    /* each layer is one part, by pattern; squared ReLU, no gate */
     SL_SYNTH_INDEX = 1 << 22,       /* whose positions an indexer chooses */
     SL_SYNTH_INDEX_SOME = 1 << 23,  /* that not all layers need have */
     SL_SYNTH_LATENT = 1 << 24,      /* latent attention, and DeepSeek's experts */
@@ -130,9 +133,17 @@ static inline bool sl_synth_has_indexer(const struct sl_synth_config *c, uint32_
         return c->n_ctx < 1u << 20 || layer < 2 || (layer - 2) % 4 == 0;
     return layer % c->index_every == 0;
 }
+/* Of families whose layers are one part: which, as in the config's pattern. Those that guess ahead
+ * are attention and experts, of which nothing here reads a byte. */
+static inline char sl_synth_part(const struct sl_synth_config *c, uint32_t layer) {
+    const char *pattern = c->pattern ? c->pattern : "ME*E";
+    return layer < c->n_layer ? pattern[layer % strlen(pattern)] : 'E';
+}
 /* Has the layer attention? Those that guess ahead have. */
 static inline bool sl_synth_attends(const struct sl_synth_config *c, uint32_t traits,
                                     uint32_t layer) {
+    if (traits & SL_SYNTH_ONE_PART && layer < c->n_layer)
+        return sl_synth_part(c, layer) == '*';
     bool all = !(traits & SL_SYNTH_DELTA) && !(sl_synth_parts(c->arch) & SL_SYNTH_KEYLESS);
     return all || layer >= c->n_layer || (layer + 1) % c->attn_every == 0;
 }

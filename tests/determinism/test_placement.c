@@ -486,6 +486,27 @@ static void state_spaces(void **state) {
     compare_all(&(struct subject){.name = "state spaces", .config = &c});
 }
 
+/* Layers of one part, the first and the last without a mixer; experts of two matrices, which read
+ * rows of their own. */
+static void one_part(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("nemotron_h_moe");
+    c.pattern = "EM*EEE";
+    c.n_layer = 6;
+    c.n_expert = 11;
+    c.n_expert_used = 3;
+    c.n_ff_shared = 128;
+    c.n_expert_latent = 96;
+    c.n_delta_head = 6;
+    c.n_delta_head_k = 2;
+    c.delta_dim = 40;
+    c.n_state = 24;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q8_0}, 2};
+    c.up = (struct sl_synth_types){{SL_DTYPE_Q5_1}, 1};
+    c.down = (struct sl_synth_types){{SL_DTYPE_Q6_K}, 1};
+    compare_all(&(struct subject){.name = "layers of one part", .config = &c});
+}
+
 /* One row a position for all heads, with projections that are quantised; layers of two kinds. */
 static void latents(void **state) {
     (void)state;
@@ -641,6 +662,7 @@ int main(void) {
         cmocka_unit_test(delta_nets),
         cmocka_unit_test(short_convolutions),
         cmocka_unit_test(state_spaces),
+        cmocka_unit_test(one_part),
         cmocka_unit_test(latents),
         cmocka_unit_test(chosen_positions),
         cmocka_unit_test(joined_latents),

@@ -356,6 +356,12 @@ PARTS = {
                       EXPERTS + "attn_norm:E ffn_norm:E"),
     "jamba": (RMS + "attention.head_count_kv=[0,1,0,1] ssm.conv_kernel=3 ssm.inner_size=16 ssm.state_size=3 ssm.time_step_rank=2",
               EXPERTS + "attn_norm:E ffn_norm:E"),
+    "nemotron_h": ("attention.head_count_kv=[0,1,0,0] feed_forward_length=[8,0,8,0] attention.layer_norm_epsilon=0.00001 "
+                   "ssm.conv_kernel=3 ssm.inner_size=8 ssm.state_size=4 ssm.time_step_rank=2 ssm.group_count=1 "
+                   "expert_count=0", "attn_norm:E"),
+    "nemotron_h_moe": (RMS + "attention.head_count_kv=[0,1,0,0] feed_forward_length=[8,0,8,0] moe_latent_size=4 "
+                       "attention.layer_norm_epsilon=0.00001 ssm.conv_kernel=3 ssm.inner_size=8 ssm.state_size=4 "
+                       "ssm.time_step_rank=2 ssm.group_count=1", "attn_norm:E"),
     "lfm2moe": (RMS + "attention.head_count_kv=[0,1,0,1] shortconv.l_cache=3", EXPERTS + "attn_norm:E ffn_norm:E exp_probs_b.bias:N"),
     "arctic": (RMS, ATTN + EXPERTS + "ffn_norm:E ffn_norm_exps:E ffn_gate:EE ffn_up:EE ffn_down:EE"),
     "step35": (RMS + WINDOW + "attention.sliding_window_pattern=[0,1,1,0] swiglu_clamp_exp=[0.0,0.5,0.0,7.0] "
@@ -372,6 +378,10 @@ TURNS = {"jamba": ("attn_q:EQ attn_k:EK attn_v:EK attn_output:QE",
                            "ssm_in:EM ssm_conv1d:CJ ssm_conv1d.bias:J ssm_dt.bias:H ssm_a.:1H ssm_d.:1H ssm_norm:E ssm_out:EE"),
          "lfm2moe": ("attn_q:EQ attn_k:EK attn_v:EK attn_output:QE attn_q_norm:D attn_k_norm:D",
                      "shortconv.in_proj.weight:EI shortconv.conv.weight:CE shortconv.out_proj.weight:EE")}
+# Of these, tensors of each layer.
+SQUARED = "ffn_gate_inp:EN exp_probs_b.bias:N ffn_up_exps:KFN ffn_down_exps:FKN ffn_latent_down:EK ffn_latent_up:KE"
+LAYERS = {"nemotron_h": ("ffn_up:EF ffn_down:FE", TURNS["granitehybrid"][0], "ffn_up:EF ffn_down:FE", TURNS["granitehybrid"][1]),
+          "nemotron_h_moe": (SQUARED, TURNS["granitehybrid"][0], SQUARED, TURNS["granitehybrid"][1])}
 NORMS = {"lfm2moe": "token_embd_norm.weight"}
 # Of these, tensors of no layer.
 GLOBALS = {"phimoe": "output_norm.bias:E output.bias:N rope_factors_long.weight:H rope_factors_short.weight:H"}
@@ -398,7 +408,8 @@ def parts_model(arch, lie=""):
     t = [("token_embd.weight", [8, 3]), (NORMS.get(arch, "output_norm.weight"), [8])]
     t += [(name, [dims[c] for c in letters]) for name, letters in (n.split(":") for n in GLOBALS.get(arch, "").split())]
     for layer in range(4):
-        for name, letters in (n.split(":") for n in (PARTS[arch][1] + " " + TURNS.get(arch, ("", ""))[layer % 2 == 0]).split()):
+        turn = LAYERS[arch][layer] if arch in LAYERS else TURNS.get(arch, ("", ""))[layer % 2 == 0]
+        for name, letters in (n.split(":") for n in (PARTS[arch][1] + " " + turn).split()):
             t.append(("blk.%d.%s" % (layer, name.rstrip(".") if "." in name else name + ".weight"), [dims[c] for c in letters]))
     return gguf(keys, t)
 
@@ -454,6 +465,9 @@ LIES = {
     "bailingmoe": {"expert_shared_count": 2**31},
     "bailingmoe2": {"expert_group_used_count": 0, "expert_group_count": 3, "rope.dimension_count": 3},
     "minimax-m2": {"rope.dimension_count": 6},
+    "nemotron_h": {"feed_forward_length": 2**30, "attention.layer_norm_epsilon": -1.0, "expert_count": 3},
+    "nemotron_h_moe": {"moe_latent_size": 2**31, "feed_forward_length": 2**30, "attention.head_count_kv": 3,
+                       "ssm.group_count": 3, "expert_used_count": 4},
 }
 
 
@@ -487,6 +501,9 @@ def main():
     files["granitehybrid-groups"] = parts_model("granitehybrid", "ssm.group_count=1048576 ssm.state_size=4096 "
                                                 "ssm.time_step_rank=1048576 ssm.inner_size=1048576")
     files["granitehybrid-no-heads"] = parts_model("granitehybrid", "ssm.time_step_rank=0")
+    files["nemotron_h_moe-no-part"] = parts_model("nemotron_h_moe", "feed_forward_length=[0,0,0,0]")
+    files["nemotron_h_moe-two-parts"] = parts_model("nemotron_h_moe", "attention.head_count_kv=[1,1,1,1]")
+    files["nemotron_h_moe-no-experts"] = parts_model("nemotron_h_moe", "expert_count=0")
     files["jamba-states"] = parts_model("jamba", "ssm.state_size=65")
     files["jamba-rank"] = parts_model("jamba", "ssm.time_step_rank=4294967295")
     files["laguna-wide-shared"] = parts_model("laguna", "expert_shared_count=1024 expert_feed_forward_length=1048576")

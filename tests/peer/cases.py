@@ -318,6 +318,16 @@ CASES = [
      "--head-dim 32 --expert-ff 96 --ff 96 --attn-every 4 --moe-step 3 --delta-dim 20 --state-dim 13 --taps 3", True, LONG),
     ("jamba q4_K", f"--arch jamba -t Q4_K --down Q6_K {MOE} --expert-ff 256 --ff 256 --layers 5 --attn-every 3 --moe-step 2 "
      "--delta-dim 32 --state-dim 16", 5e-3, LONG),
+    ("nemotron_h_moe f32", f"--arch nemotron_h_moe {F32} {MOE} --layers 7 --pattern MEM*E --delta-heads 8 --delta-dim 64 "
+     "--delta-key-heads 2 --state-dim 64 --router-scale 2.5", True, LONG),
+    ("nemotron_h_moe f32, latents, groups, nextn, gqa 3, odd", f"--arch nemotron_h_moe {F32} --experts 12 --top-k 5 "
+     "--layers 9 --pattern EM*MEE --embd 192 --heads 6 --kv-heads 2 --head-dim 48 --expert-ff 96 --shared-ff 160 "
+     "--expert-latent 72 --groups 4 --groups-used 2 --delta-heads 12 --delta-dim 32 --delta-key-heads 3 --state-dim 36 "
+     "--taps 3 --nextn 1 --tied", True, LONG),
+    ("nemotron_h_moe q4_K", f"--arch nemotron_h_moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 7 --pattern MEM*E "
+     "--delta-heads 8 --delta-dim 64 --delta-key-heads 2 --state-dim 64", 5e-3, LONG),
+    ("nemotron_h f32", f"--arch nemotron_h {F32} --experts 0 --top-k 0 --layers 6 --embd 192 --heads 6 --kv-heads 2 "
+     "--head-dim 32 --ff 224 --pattern EM*M --delta-heads 6 --delta-dim 32 --delta-key-heads 2 --state-dim 40", True, LONG),
     ("glm4moe f32", f"--arch glm4moe {F32} {MOE} --layers 5 --dense-layers 1 --rotated 32 --router-scale 2.5 --nextn 1",
      True, LONG),
     ("glm4moe f32, no q and k norms, sections, odd", f"--arch glm4moe {F32} --experts 11 --top-k 4 --layers 4 "

@@ -48,7 +48,8 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
     c.n_ff = 96;
     c.n_ff_expert = 32;
     c.n_ff_shared = 64;
-    bool dense = strcmp(arch, "qwen3") == 0 || strcmp(arch, "qwen35") == 0;
+    bool dense = strcmp(arch, "qwen3") == 0 || strcmp(arch, "qwen35") == 0 ||
+                 strcmp(arch, "nemotron_h") == 0;
     c.n_expert = dense ? 0 : 6;
     c.n_expert_used = dense ? 0 : 2;
     bool index = strcmp(arch, "deepseek32") == 0 || strcmp(arch, "glm-dsa") == 0;

@@ -72,6 +72,14 @@ static int setup_mamba1(void **state) {
     return 0;
 }
 
+/* Layers that keep nothing, beside these. */
+static int setup_one_part(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("nemotron_h_moe");
+    open_model(&tiny, &c);
+    return 0;
+}
+
 /* Latents in place of keys and values. */
 static int setup_latent(void **state) {
     (void)state;
@@ -462,6 +470,7 @@ int main(void) {
     failed += cmocka_run_group_tests(tests, setup_conv, teardown);
     failed += cmocka_run_group_tests(tests, setup_mamba, teardown);
     failed += cmocka_run_group_tests(tests, setup_mamba1, teardown);
+    failed += cmocka_run_group_tests(tests, setup_one_part, teardown);
     failed += cmocka_run_group_tests(tests, setup_latent, teardown);
     failed += cmocka_run_group_tests(tests, setup_index, teardown);
     return failed;

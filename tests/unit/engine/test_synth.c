@@ -123,6 +123,63 @@ static void every_architecture_opens(void **state) {
     }
 }
 
+/* Layers of one part, by the pattern. */
+static void layers_of_one_part(void **state) {
+    (void)state;
+    static const char *const archs[] = {"nemotron_h", "nemotron_h_moe", "nemotron_h_moe"};
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        struct sl_synth_config c = sl_synth_default;
+        struct sl_err err = {""};
+        struct sl_model *m = NULL;
+        char path[64];
+        c.arch = archs[i];
+        c.pattern = "EM*ME";
+        c.n_layer = 7;
+        c.n_nextn = i == 2;
+        c.n_expert_latent = i == 2 ? 72 : 0;
+        if (!i)
+            c.n_expert = c.n_expert_used = 0;
+        temp_path(path);
+        enum sl_status st = sl_synth_write(&c, path, NULL, NULL, &err);
+        if (st == SL_OK)
+            st = sl_model_open(path, &m, &err);
+        unlink(path);
+        if (st)
+            fail_msg("%s: %s", c.arch, err.text);
+        for (uint32_t l = 0; l < c.n_layer; l++) {
+            const struct sl_layer *layer = &m->layers[l];
+            char part = c.pattern[l % 5];
+            assert_int_equal(layer->spec.mixer, part == 'E'   ? SL_MIXER_NONE
+                                                : part == 'M' ? SL_MIXER_MAMBA
+                                                              : SL_MIXER_ATTENTION);
+            assert_int_equal(layer->spec.ffn, part != 'E' ? SL_FFN_NONE
+                                              : i         ? SL_FFN_EXPERTS
+                                                          : SL_FFN_DENSE);
+            assert_true(layer->spec.relu_squared);
+            bool moe = i && part == 'E';
+            assert_int_equal(layer->spec.experts.n_latent, moe ? c.n_expert_latent : 0);
+            if (moe) /* up and down */
+                assert_int_equal(sl_model_expert_bytes(m, l),
+                                 (layer->t[SL_L_EXPERTS_UP]->size_bytes +
+                                  layer->t[SL_L_EXPERTS_DOWN]->size_bytes) /
+                                     c.n_expert);
+            else
+                assert_int_equal(sl_model_expert_bytes(m, l), 0);
+        }
+        assert_int_equal(m->hp.n_layer_nextn, c.n_nextn);
+        sl_model_close(&m);
+    }
+    struct sl_synth_config c = sl_synth_default;
+    struct sl_err err = {""};
+    c.arch = "nemotron_h_moe";
+    c.pattern = "MX";
+    assert_int_equal(sl_synth_write(&c, "/nowhere", NULL, NULL, &err), SL_ERR_CONFIG);
+    assert_non_null(strstr(err.text, "--pattern"));
+    c.pattern = "M*";
+    assert_int_equal(sl_synth_write(&c, "/nowhere", NULL, NULL, &err), SL_ERR_CONFIG);
+    assert_non_null(strstr(err.text, "experts"));
+}
+
 static char *slurp(const char *path, size_t *out_n) {
     FILE *f = fopen(path, "rb");
     assert_non_null(f);
@@ -242,6 +299,7 @@ int main(void) {
         cmocka_unit_test(spread_of_every_type),        cmocka_unit_test(every_architecture_opens),
         cmocka_unit_test(same_seed_same_bytes),        cmocka_unit_test(split_files_open_as_one),
         cmocka_unit_test(headers_alone_take_no_space), cmocka_unit_test(failure_leaves_no_file),
+        cmocka_unit_test(layers_of_one_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
