@@ -197,7 +197,7 @@ it('applies the samplers that the list names, in its own order', async () => {
   await without('temperature', { temperature: 1 });
   assert.deepEqual((await native({ ...set, samplers: [] })).tokens, (await native({ seed: 11, n_predict: 32, ignore_eos: true, temperature: 1 })).tokens);
   assert.notDeepEqual((await native({ ...set, samplers: ['temperature'] })).tokens, all.tokens);
-  for (const [samplers, word] of [[['top_k', 'nonsense'], '[1]'], [['temperature', 'top_k'], "'top_k' behind 'temperature'"], [[5], '[0]'], ['kzt', '[1]'], [['dry', 'dry'], "'dry' twice"], [5, 'a number'], [Array(33).fill('dry'), 'at most 32'], ['tk', "'top_k' behind 'temperature'"]]) {
+  for (const [samplers, word] of [[['top_k', 'nonsense'], '[1]'], [['temperature', 'top_k'], "'top_k' after 'temperature'"], [[5], '[0]'], ['kzt', '[1]'], [['dry', 'dry'], "'dry' twice"], [5, 'a number'], [Array(33).fill('dry'), 'at most 32'], ['tk', "'top_k' after 'temperature'"]]) {
     const { status, text } = await ask('/completion', { prompt: 'x', ...set, samplers });
     const { error } = JSON.parse(text);
     assert.ok(status === 400 && error.param === 'samplers' && error.message.includes(word), text);
