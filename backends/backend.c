@@ -810,6 +810,23 @@ enum sl_status sl_op_delta_rule(struct sl_device *d, const struct sl_op_delta_ru
     return submit_delta_rule(d, a);
 }
 
+enum sl_status sl_op_channel_delta(struct sl_device *d, const struct sl_op_channel_delta *a) {
+    SL_TRY(check_rows(d, "channel_delta", a->n_tok, 0));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->q || !a->k || !a->v || !a->alpha || !a->beta || !a->a || !a->dt || !a->y)
+        return INVALID("channel_delta: a NULL argument");
+    if (!a->n_heads || !a->head_dim_k || !a->head_dim_v || !isfinite(a->scale))
+        return INVALID("channel_delta: %u heads of %u and %u, scale %g", a->n_heads, a->head_dim_k,
+                       a->head_dim_v, (double)a->scale);
+    if (a->head_dim_k > SL_CHANNEL_DELTA_MAX)
+        return UNSUPPORTED("channel_delta: keys of %u; 1 to %u", a->head_dim_k,
+                           SL_CHANNEL_DELTA_MAX);
+    SL_TRY(check_state(d, "channel_delta", &a->state, a->n_tok,
+                       (uint64_t)a->n_heads * a->head_dim_v * a->head_dim_k * sizeof(float)));
+    return submit_channel_delta(d, a);
+}
+
 enum sl_status sl_op_state_scan(struct sl_device *d, const struct sl_op_state_scan *a) {
     SL_TRY(check_rows(d, "state_scan", a->n_tok, 0));
     if (!a->n_tok)

@@ -408,6 +408,24 @@ struct sl_op_delta_rule {
     float scale;
 };
 
+/* The delta rule with a decay of each element of the key (Kimi Delta Attention), over the rows of
+ * each sequence, head by head, with a matrix S [head_dim_k, head_dim_v] as its state. Of a row, in
+ * a head h of n_heads: g[i] = exp(a[h] * softplus(alpha[i] + dt[h,i])), b = sigmoid(beta) d[j] = b
+ * * (v[j] - sum_i g[i] S[i,j] k[i]) S[i,j] = g[i] * S[i,j] + k[i] d[j] y[j] = scale * sum_i S[i,j]
+ * q[i] Order of operations: as of sl_op_delta_rule, but that g[i] S[i,j] is rounded before it is
+ * multiplied by k[i]. q, k, alpha [n_tok, n_heads, head_dim_k], v, y [n_tok, n_heads, head_dim_v],
+ * beta [n_tok, n_heads], all contiguous; a [n_heads], dt [n_heads, head_dim_k] f32; head_dim_k at
+ * most SL_CHANNEL_DELTA_MAX. state: S of all heads, [n_heads, head_dim_k, head_dim_v] f32. Source:
+ * Kimi Team 2025, "Kimi Linear", section 3. */
+#define SL_CHANNEL_DELTA_MAX 1024u
+struct sl_op_channel_delta {
+    const float *q, *k, *v, *alpha, *beta, *a, *dt;
+    float *y;
+    struct sl_state_view state;
+    uint32_t n_tok, n_heads, head_dim_k, head_dim_v;
+    float scale;
+};
+
 /* A state space's recurrence with one decay a head (Mamba-2) over the rows of each sequence, head
  * by head, with a matrix S [n_state, head_dim] as its state. Of a row, in a head h of n_heads: d =
  * softplus(dt + dt_bias[h]), g = exp(a[h] * d) S[i,j] = g * S[i,j] + b[i] * (d * x[j]) y[j] =

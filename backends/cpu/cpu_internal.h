@@ -47,6 +47,16 @@ struct sl_cpu_delta_row {
     float g, b, scale;
 };
 
+/* One row of one head of sl_op_channel_delta. */
+struct sl_cpu_channel_delta_row {
+    const float *q, *k, *v,
+        *g; /* v and y at the first of the columns; g: each key element's decay */
+    float *y;
+    uint32_t n_k;
+    uint32_t stride_s; /* elements between rows of the state */
+    float b, scale;
+};
+
 /* One row of one head of sl_op_state_scan. */
 struct sl_cpu_scan_row {
     const float *b, *c, *x; /* x and y at the first of the columns */
@@ -97,6 +107,10 @@ struct sl_cpu_kernels {
     /* One row of sl_op_delta_rule in n columns, at most SL_CPU_DELTA_COLS, of one head. from, to:
      * the state before and behind it, [n_k] rows at stride_s; from may be to. */
     void (*delta_rule)(const struct sl_cpu_delta_row *r, const float *from, float *to, uint32_t n);
+
+    /* The same of sl_op_channel_delta, in any number of columns. */
+    void (*channel_delta)(const struct sl_cpu_channel_delta_row *r, const float *from, float *to,
+                          uint32_t n);
 
     /* The same of sl_op_state_scan. */
     void (*state_scan)(const struct sl_cpu_scan_row *r, const float *from, float *to, uint32_t n);

@@ -62,6 +62,23 @@ static void delta_rule_c(const struct sl_cpu_delta_row *r, const float *from, fl
     }
 }
 
+static void channel_delta_c(const struct sl_cpu_channel_delta_row *r, const float *from, float *to,
+                            uint32_t n) {
+    for (uint32_t j = 0; j < n; j++) {
+        float sum = 0, out = 0;
+        for (uint32_t i = 0; i < r->n_k; i++)
+            sum = fmaf(r->g[i] * from[(size_t)i * r->stride_s + j], r->k[i], sum);
+        float d = (r->v[j] - sum) * r->b;
+        for (uint32_t i = 0; i < r->n_k; i++) {
+            size_t at = (size_t)i * r->stride_s + j;
+            float s = fmaf(r->k[i], d, r->g[i] * from[at]);
+            out = fmaf(s, r->q[i], out);
+            to[at] = s;
+        }
+        r->y[j] = out * r->scale;
+    }
+}
+
 static void state_scan_c(const struct sl_cpu_scan_row *r, const float *from, float *to,
                          uint32_t n) {
     for (uint32_t j = 0; j < n; j++) {
@@ -97,6 +114,7 @@ void sl_cpu_recurrent_init(struct sl_cpu_kernels *k) {
     k->conv_silu = conv_silu_c;
     k->short_conv = short_conv_c;
     k->delta_rule = delta_rule_c;
+    k->channel_delta = channel_delta_c;
     k->state_scan = state_scan_c;
     k->channel_scan = channel_scan_c;
 }
@@ -335,6 +353,51 @@ enum sl_status sl_cpu_delta_rule(struct sl_device *d, const struct sl_op_delta_r
     struct delta_job j = {a, &cpu->k, n_blocks};
     sl_cpu_for_rows(cpu, a->n_heads * n_blocks,
                     (size_t)a->n_tok * a->head_dim_k * SL_CPU_DELTA_COLS * 2, delta_blocks, &j);
+    return SL_OK;
+}
+
+struct channel_delta_job {
+    const struct sl_op_channel_delta *a;
+    const struct sl_cpu_kernels *k;
+};
+
+/* A head in all rows, so that its decays are computed once. */
+static void channel_delta_head(const struct channel_delta_job *j, uint32_t h) {
+    const struct sl_op_channel_delta *a = j->a;
+    uint32_t n_k = a->head_dim_k, n_v = a->head_dim_v;
+    size_t in_state = (size_t)h * n_k * n_v;
+    float g[SL_CHANNEL_DELTA_MAX];
+    for (size_t t = 0; t < a->n_tok; t++) {
+        size_t at_k = (t * a->n_heads + h) * n_k, at_v = (t * a->n_heads + h) * n_v;
+        for (uint32_t i = 0; i < n_k; i++)
+            g[i] = sl_expf(a->a[h] * sl_softplusf(a->alpha[at_k + i] + a->dt[(size_t)h * n_k + i]));
+        struct sl_cpu_channel_delta_row r = {.q = a->q + at_k,
+                                             .k = a->k + at_k,
+                                             .v = a->v + at_v,
+                                             .g = g,
+                                             .y = a->y + at_v,
+                                             .n_k = n_k,
+                                             .stride_s = n_v,
+                                             .b = sl_sigmoidf(a->beta[t * a->n_heads + h]),
+                                             .scale = a->scale};
+        const float *from = state_before(&a->state, (uint32_t)t);
+        float *to = (float *)state_behind(&a->state, (uint32_t)t) + in_state;
+        if (!from)
+            memset(to, 0, (size_t)n_k * n_v * sizeof *to);
+        j->k->channel_delta(&r, from ? from + in_state : to, to, n_v);
+    }
+}
+
+static void channel_delta_heads(void *ctx, uint32_t begin, uint32_t end) {
+    for (uint32_t h = begin; h < end; h++)
+        channel_delta_head(ctx, h);
+}
+
+enum sl_status sl_cpu_channel_delta(struct sl_device *d, const struct sl_op_channel_delta *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct channel_delta_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, a->n_heads, (size_t)a->n_tok * a->head_dim_k * (a->head_dim_v + 16) * 2,
+                    channel_delta_heads, &j);
     return SL_OK;
 }
 

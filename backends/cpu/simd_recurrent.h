@@ -134,6 +134,70 @@ static void delta_rule(const struct sl_cpu_delta_row *row, const float *from, fl
 
 /* 16 n columns, side by side. */
 static inline __attribute__((always_inline)) void
+channel_delta_vecs(const struct sl_cpu_channel_delta_row *r, const float *from, float *to,
+                   const uint32_t n) {
+    v16 sum[4], d[4], b = v_set1(r->b), scale = v_set1(r->scale);
+    uint32_t j;
+    for (j = 0; j < n; j++)
+        sum[j] = v_zero();
+    for (size_t i = 0; i < r->n_k; i++) {
+        v16 k = v_set1(r->k[i]), g = v_set1(r->g[i]);
+        for (j = 0; j < n; j++)
+            sum[j] = v_fma(v_mul(g, v_load(from + i * r->stride_s + j * 16)), k, sum[j]);
+    }
+    for (j = 0; j < n; j++) {
+        d[j] = v_mul(v_sub(v_load(r->v + j * 16), sum[j]), b);
+        sum[j] = v_zero();
+    }
+    for (size_t i = 0; i < r->n_k; i++) {
+        v16 k = v_set1(r->k[i]), q = v_set1(r->q[i]), g = v_set1(r->g[i]);
+        for (j = 0; j < n; j++) {
+            size_t at = i * r->stride_s + j * 16;
+            v16 s = v_fma(k, d[j], v_mul(g, v_load(from + at)));
+            sum[j] = v_fma(s, q, sum[j]);
+            v_store(to + at, s);
+        }
+    }
+    for (j = 0; j < n; j++)
+        v_store(r->y + j * 16, v_mul(sum[j], scale));
+}
+
+/* n columns, less than 16. */
+static void channel_delta_few(const struct sl_cpu_channel_delta_row *r, const float *from,
+                              float *to, uint32_t n) {
+    v16 sum = v_zero(), out = v_zero();
+    for (size_t i = 0; i < r->n_k; i++)
+        sum = v_fma(v_mul(v_set1(r->g[i]), v_load_n(from + i * r->stride_s, n, 0)), v_set1(r->k[i]),
+                    sum);
+    v16 d = v_mul(v_sub(v_load_n(r->v, n, 0), sum), v_set1(r->b));
+    for (size_t i = 0; i < r->n_k; i++) {
+        size_t at = i * r->stride_s;
+        v16 s = v_fma(v_set1(r->k[i]), d, v_mul(v_set1(r->g[i]), v_load_n(from + at, n, 0)));
+        out = v_fma(s, v_set1(r->q[i]), out);
+        v_store_n(to + at, n, s);
+    }
+    v_store_n(r->y, n, v_mul(out, v_set1(r->scale)));
+}
+
+static void channel_delta(const struct sl_cpu_channel_delta_row *row, const float *from, float *to,
+                          uint32_t n) {
+    struct sl_cpu_channel_delta_row r = *row;
+    while (n) {
+        uint32_t step = n;
+        if (V_ACC >= 16 && n >= 64)
+            channel_delta_vecs(&r, from, to, (step = 64) / 16);
+        else if (n >= 32)
+            channel_delta_vecs(&r, from, to, (step = 32) / 16);
+        else if (n >= 16)
+            channel_delta_vecs(&r, from, to, (step = 16) / 16);
+        else
+            channel_delta_few(&r, from, to, n);
+        r.v += step, r.y += step, from += step, to += step, n -= step;
+    }
+}
+
+/* 16 n columns, side by side. */
+static inline __attribute__((always_inline)) void
 scan_vecs(const struct sl_cpu_scan_row *r, const float *from, float *to, const uint32_t n) {
     v16 sum[4], u[4], g = v_set1(r->g), d = v_set1(r->d), skip = v_set1(r->skip);
     uint32_t j;
@@ -207,6 +271,7 @@ static void fill_recurrent(struct sl_cpu_kernels *k) {
     k->conv_silu = conv_silu;
     k->short_conv = short_conv;
     k->delta_rule = delta_rule;
+    k->channel_delta = channel_delta;
     k->state_scan = state_scan;
     k->channel_scan = channel_scan;
 }

@@ -1,5 +1,5 @@
 /* sl_op_mul_sigmoid, sl_op_l2_norm, sl_op_conv_silu, sl_op_short_conv, sl_op_delta_rule,
- * sl_op_state_scan, sl_op_channel_scan */
+ * sl_op_channel_delta, sl_op_state_scan, sl_op_channel_scan */
 #include "tests/conformance/conformance.h"
 
 #include <math.h>
@@ -852,6 +852,144 @@ static void channel_scan(void) {
     }
 }
 
+struct kda_case {
+    const struct rows *r;
+    const float *q, *k, *v, *alpha, *beta, *a, *dt, *pages;
+    uint32_t n_heads, n_k, n_v, slice;
+};
+
+/* y, then all pages. */
+static void run_kda(struct sl_device *d, const void *ctx, void *out) {
+    const struct kda_case *c = ctx;
+    size_t rows = c->r->n, keys = (size_t)c->n_heads * c->n_k, values = (size_t)c->n_heads * c->n_v;
+    size_t page = keys * c->n_v;
+    const float *q = conf_put(d, c->q, rows * keys * sizeof *q);
+    const float *k = conf_put(d, c->k, rows * keys * sizeof *k);
+    const float *v = conf_put(d, c->v, rows * values * sizeof *v);
+    const float *alpha = conf_put(d, c->alpha, rows * keys * sizeof *alpha);
+    const float *beta = conf_put(d, c->beta, rows * c->n_heads * sizeof *beta);
+    float *y = conf_put(d, NULL, rows * values * sizeof *y);
+    struct sl_op_channel_delta a = {.a = conf_put(d, c->a, c->n_heads * sizeof *y),
+                                    .dt = conf_put(d, c->dt, keys * sizeof *y),
+                                    .state = put_state(d, c->r, c->pages, page * sizeof *y),
+                                    .n_heads = c->n_heads,
+                                    .head_dim_k = c->n_k,
+                                    .head_dim_v = c->n_v,
+                                    .scale = 0.3f};
+    void *pages = a.state.pages;
+    uint32_t step = c->slice ? c->slice : c->r->n;
+    for (size_t t = 0; t < rows; t += step) {
+        a.q = q + t * keys, a.k = k + t * keys, a.v = v + t * values, a.y = y + t * values;
+        a.alpha = alpha + t * keys, a.beta = beta + t * c->n_heads;
+        a.n_tok = rows - t < step ? (uint32_t)(rows - t) : step;
+        conf_ok(sl_op_channel_delta(d, &a));
+        a.state.slot += step, a.state.row_seq += step, a.state.row_len += step;
+    }
+    conf_get(d, out, y, rows * values * sizeof *y);
+    conf_get(d, (float *)out + rows * values, pages, N_PAGES * page * sizeof *y);
+}
+
+/* A head in double precision, of which y and the pages are compared. */
+static void check_kda(const struct kda_case *c, uint32_t h, const float *y) {
+    const struct rows *r = c->r;
+    uint32_t n_k = c->n_k, n_v = c->n_v;
+    size_t page = (size_t)c->n_heads * n_k * n_v, head = (size_t)h * n_k * n_v;
+    double *s = conf_host((size_t)n_k * n_v * sizeof *s), *g = conf_host(n_k * sizeof *g);
+    for (uint32_t t = 0; t < r->n; t++) {
+        const float *k = c->k + ((size_t)t * c->n_heads + h) * n_k;
+        const float *q = c->q + ((size_t)t * c->n_heads + h) * n_k;
+        size_t row = ((size_t)t * c->n_heads + h) * n_v;
+        if (!t || r->row_seq[t] != r->row_seq[t - 1]) {
+            uint32_t len = r->row_len[t];
+            size_t old =
+                len < 2 ? 0 : r->table[r->row_seq[t] * MAX_PAGES + (len - 2) / PAGE] * page;
+            for (size_t i = 0; i < (size_t)n_k * n_v; i++)
+                s[i] = len < 2 ? 0 : (double)c->pages[old + head + i];
+        }
+        for (uint32_t i = 0; i < n_k; i++) {
+            double x = (double)c->alpha[((size_t)t * c->n_heads + h) * n_k + i] +
+                       (double)c->dt[(size_t)h * n_k + i];
+            g[i] = exp((double)c->a[h] * log1p(exp(x)));
+        }
+        double b = 1 / (1 + exp(-(double)c->beta[(size_t)t * c->n_heads + h]));
+        for (uint32_t j = 0; j < n_v; j++) {
+            double sum = 0, ref = 0, tol = 2e-4;
+            for (uint32_t i = 0; i < n_k; i++)
+                sum += g[i] * s[(size_t)i * n_v + j] * (double)k[i];
+            double d = b * ((double)c->v[row + j] - sum);
+            for (uint32_t i = 0; i < n_k; i++) {
+                double *at = &s[(size_t)i * n_v + j];
+                *at = g[i] * *at + (double)k[i] * d;
+                ref += *at * (double)q[i];
+            }
+            ref *= (double)0.3f;
+            conf_near("y", &y[row + j], &ref, &tol, 1);
+        }
+        bool last = t + 1 == r->n || r->row_seq[t + 1] != r->row_seq[t] ||
+                    r->slot[t + 1] / PAGE != r->slot[t] / PAGE;
+        const float *have = y + (size_t)r->n * c->n_heads * n_v + r->slot[t] / PAGE * page + head;
+        for (size_t i = 0; i < (size_t)n_k * n_v && last; i++)
+            conf_near("state", &have[i], &s[i], &(double){2e-4}, 1);
+    }
+}
+
+static void one_kda(const struct rows *r, uint32_t n_heads, uint32_t n_k, uint32_t n_v,
+                    bool slices) {
+    size_t keys = (size_t)r->n * n_heads * n_k, values = (size_t)r->n * n_heads * n_v;
+    size_t page = (size_t)n_heads * n_k * n_v, total = values + N_PAGES * page;
+    struct sl_rng rng = {n_k * 7 + n_v};
+    float *q = conf_host(keys * sizeof *q), *k = conf_host(keys * sizeof *k);
+    float *v = conf_host(values * sizeof *v), *alpha = conf_host(keys * sizeof *alpha);
+    float *beta = conf_host(r->n * n_heads * sizeof *beta), *a = conf_host(n_heads * sizeof *a);
+    float *dt = conf_host((size_t)n_heads * n_k * sizeof *dt);
+    float *pages = conf_host(N_PAGES * page * sizeof *pages), *y = conf_host(total * sizeof *y);
+    conf_fill(&rng, CONF_PLAIN, q, keys);
+    conf_fill(&rng, CONF_PLAIN, k, keys);
+    conf_fill(&rng, CONF_PLAIN, v, values);
+    conf_fill(&rng, CONF_PLAIN, alpha, keys);
+    conf_fill(&rng, CONF_PLAIN, beta, (size_t)r->n * n_heads);
+    conf_fill(&rng, CONF_PLAIN, a, n_heads);
+    conf_fill(&rng, CONF_PLAIN, dt, (size_t)n_heads * n_k);
+    conf_fill(&rng, CONF_PLAIN, pages, N_PAGES * page);
+    for (size_t i = 0; i < n_heads; i++)
+        a[i] = -0.02f - 4 * fabsf(a[i]);
+    for (size_t i = 0; i < keys; i++) {
+        k[i] /= sqrtf((float)n_k);  /* as the norm leaves them, so that states stay bounded */
+        alpha[i] *= i % 7 ? 4 : 40; /* past 20, where softplus is its argument */
+    }
+    struct kda_case c = {r, q, k, v, alpha, beta, a, dt, pages, n_heads, n_k, n_v, 0};
+    char what[96];
+    snprintf(what, sizeof what, "%u rows, %u heads of %u and %u", r->n, n_heads, n_k, n_v);
+    conf_tolerance(1e-5f);
+    conf_case(what, run_kda, &c, CONF_F32, total, y);
+    float *cut = conf_host(total * sizeof *cut);
+    for (uint32_t slice = 1; slices && slice < 80; slice = slice * 4 + 3) {
+        c.slice = slice;
+        conf_case(what, run_kda, &c, CONF_F32, total, cut);
+        assert_memory_equal(cut, y, total * sizeof *cut);
+    }
+    for (uint32_t h = 0; h < n_heads && !conf_same_bits(); h++)
+        check_kda(&c, h, y);
+}
+
+static void channel_delta(void) {
+    need_op(SL_OP_channel_delta);
+    static struct rows r;
+    static const uint32_t heads[] = {1, 3, 2, 5, 2, 1}, n_k[] = {1, 24, 7, 16, 64, 40};
+    static const uint32_t n_v[] = {1, 24, 33, 5, 64, 113};
+    for (size_t i = 0; i < CONF_COUNT(heads); i++) {
+        memset(&r, 0, sizeof r);
+        fill_table(&r);
+        add_rows(&r, 2, 63, 1);
+        add_rows(&r, 0, 61, 70);
+        add_rows(&r, 1, 0, 17);
+        one_kda(&r, heads[i], n_k[i], n_v[i], false);
+        r.n = 0;
+        add_rows(&r, 1, 0, 150);
+        one_kda(&r, heads[i], n_k[i], n_v[i], true);
+    }
+}
+
 static void run_short_cut(struct sl_device *d, const void *ctx, void *out) {
     const struct cut_case *c = ctx;
     static struct rows r;
@@ -910,6 +1048,7 @@ int main(int argc, char **argv) {
         {"conv_silu with a bias", conv_silu_biased},
         {"state_scan", state_scan},
         {"channel_scan", channel_scan},
+        {"channel_delta", channel_delta},
     };
     return conf_main(argc, argv, "recurrent", &limits, tests, CONF_COUNT(tests));
 }
