@@ -248,19 +248,41 @@ static void print_mamba1(const struct sl_model *m) {
            sl_format_bytes(bytes, buf));
 }
 
-/* All layers have it, or none. */
+static void print_kda(const struct sl_model *m) {
+    const struct sl_kda_spec *d = NULL;
+    uint32_t n = 0;
+    char buf[16];
+    for (uint32_t l = 0; l < m->hp.n_layer; l++)
+        if (m->layers[l].spec.mixer == SL_MIXER_KDA)
+            n++, d = &m->layers[l].spec.kda;
+    if (!d)
+        return;
+    uint64_t inner = (uint64_t)d->n_head * d->head_dim;
+    label("KDA");
+    printf("in %" PRIu32 " layers: %" PRIu32 " heads of %" PRIu32 ", convolutions over %" PRIu32
+           "; state %s per sequence (f32)\n",
+           n, d->n_head, d->head_dim, d->n_taps,
+           sl_format_bytes(4 * n * inner * (d->head_dim + 3 * (d->n_taps - 1)), buf));
+}
+
+/* One shape for all layers that have it. */
 static void print_latent(const struct sl_model *m) {
     const struct sl_latent_spec *c = &m->layers[0].spec.latent;
+    uint32_t n_attends = 0;
     char buf[16];
-    if (m->layers[0].spec.mixer != SL_MIXER_LATENT)
+    for (uint32_t l = 0; l < m->hp.n_layer; l++)
+        n_attends += m->layers[l].spec.mixer == SL_MIXER_LATENT;
+    if (!n_attends)
         return;
     label("latents");
+    if (n_attends < m->hp.n_layer)
+        printf("in %" PRIu32 " layers: ", n_attends);
     printf("%" PRIu32 " heads of %" PRIu32 " (values of %" PRIu32 ") from rows of %" PRIu32
            " + %" PRIu32,
            c->n_head, c->n_nope + c->n_rot, c->head_dim_v, c->n_latent, c->n_rot);
     if (c->n_lora_q)
         printf(", queries by way of %" PRIu32, c->n_lora_q);
-    uint64_t bytes = 2 * (uint64_t)m->hp.n_layer * (c->n_latent + c->n_rot);
+    uint64_t bytes = 2 * (uint64_t)n_attends * (c->n_latent + c->n_rot);
     if (c->n_index_top) {
         uint32_t n = 0;
         for (uint32_t i = 0; i < m->hp.n_layer; i++)
@@ -278,6 +300,8 @@ static void print_rope(const struct sl_model *m) {
     const struct sl_latent_spec *c = &m->layers[0].spec.latent;
     const struct sl_rope_spec *r = &m->hp.rope[0];
     char n1[32];
+    if (c->no_rope)
+        return;
     if (m->layers[0].spec.mixer == SL_MIXER_LATENT)
         snprintf(n1, sizeof n1, "%" PRIu32, c->n_nope + c->n_rot);
     else
@@ -331,6 +355,7 @@ static void print_shapes(const struct sl_model *m) {
     print_conv(m);
     print_mamba(m);
     print_mamba1(m);
+    print_kda(m);
     print_rope(m);
     if (hp->n_layer_nextn) {
         label("nextn (MTP)");

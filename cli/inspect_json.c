@@ -131,6 +131,8 @@ static json_t *hparams_of(const struct sl_model *m) {
         {"n_lora_q", offsetof(struct sl_layer_spec, latent.n_lora_q)},
         {"latent_head_nope", offsetof(struct sl_layer_spec, latent.n_nope)},
         {"latent_head_dim_v", offsetof(struct sl_layer_spec, latent.head_dim_v)},
+        {"n_kda_head", offsetof(struct sl_layer_spec, kda.n_head)},
+        {"kda_head_dim", offsetof(struct sl_layer_spec, kda.head_dim)},
         {"n_index_head", offsetof(struct sl_layer_spec, latent.n_index_head)},
         {"index_dim", offsetof(struct sl_layer_spec, latent.index_dim)},
         {"n_index_top", offsetof(struct sl_layer_spec, latent.n_index_top)},

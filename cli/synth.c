@@ -101,18 +101,40 @@ static bool apply_latent(const char *name, struct sl_synth_config *c) {
         uint32_t n_expert, n_expert_used, n_ff_expert, n_ff, n_vocab, n_ctx, n_nextn, n_group;
         float rope_base, yarn_factor, router_scale;
         const char *arch; /* NULL: deepseek2 */
-        uint32_t n_index_head;
+        uint32_t n_index_head, delta_dim;
     } shapes[] = {
         {"deepseek-v3", 61,     3,      7168, 128, 1536, 192, 128,  256,  8, 2048,
-         18432,         129280, 163840, 0,    8,   1e4f, 40,  2.5f, NULL, 0},
+         18432,         129280, 163840, 0,    8,   1e4f, 40,  2.5f, NULL, 0, 0},
         {"kimi-k2", 61,     1,      7168, 64, 1536, 192, 128,    384,  8, 2048,
-         18432,     163840, 131072, 0,    0,  5e4f, 32,  2.827f, NULL, 0},
+         18432,     163840, 131072, 0,    0,  5e4f, 32,  2.827f, NULL, 0, 0},
         {"glm-4.7-flash", 47,     1,      2048, 20, 768,  256, 256,  64,   4, 1536,
-         10240,           154880, 202752, 1,    0,  1e6f, 0,   1.8f, NULL, 0},
-        {"deepseek-v3.2", 61,     3,      7168, 128, 1536, 192, 128,  256,          8, 2048,
-         18432,           129280, 163840, 0,    8,   1e4f, 40,  2.5f, "deepseek32", 64},
-        {"glm-5.2", 78,     3,       6144, 64, 2048, 256, 256,  256,       8, 2048,
-         12288,     154880, 1048576, 1,    0,  1e6f, 0,   2.5f, "glm-dsa", 32},
+         10240,           154880, 202752, 1,    0,  1e6f, 0,   1.8f, NULL, 0, 0},
+        {"deepseek-v3.2", 61,     3,      7168, 128, 1536, 192, 128,  256,          8,  2048,
+         18432,           129280, 163840, 0,    8,   1e4f, 40,  2.5f, "deepseek32", 64, 0},
+        {"glm-5.2", 78,     3,       6144, 64, 2048, 256, 256,  256,       8,  2048,
+         12288,     154880, 1048576, 1,    0,  1e6f, 0,   2.5f, "glm-dsa", 32, 0},
+        {"kimi-linear-48b-a3b",
+         27,
+         1,
+         2304,
+         32,
+         0,
+         192,
+         128,
+         256,
+         8,
+         1024,
+         9216,
+         163840,
+         1048576,
+         0,
+         0,
+         1e4f,
+         0,
+         2.446f,
+         "kimi-linear",
+         0,
+         128},
     };
     for (size_t i = 0; i < SL_COUNTOF(shapes); i++) {
         if (strcmp(name, shapes[i].name) != 0)
@@ -139,6 +161,7 @@ static bool apply_latent(const char *name, struct sl_synth_config *c) {
         c->n_group_used = c->n_group / 2;
         c->n_index_head = shapes[i].n_index_head ? shapes[i].n_index_head : c->n_index_head;
         c->index_dim = 128;
+        c->delta_dim = shapes[i].delta_dim ? shapes[i].delta_dim : c->delta_dim;
         c->n_index_top = 2048;
         c->rope_base = shapes[i].rope_base;
         c->yarn_factor = shapes[i].yarn_factor;
@@ -258,7 +281,7 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
         "deepseek-v3, deepseek-v3.2, kimi-k2, glm-4.7-flash, glm-5.2, gemma4-26b, llama4-scout, "
         "glm-4.5-air, minimax-m2, "
-        "lfm2-8b-a1b, granite-4-h-small, jamba-mini, nemotron-3-nano",
+        "lfm2-8b-a1b, granite-4-h-small, jamba-mini, nemotron-3-nano, kimi-linear-48b-a3b",
         name);
     return false;
 }
@@ -292,7 +315,7 @@ static const struct sl_arg args[] = {
      "laguna, cohere2moe, dbrx, grok, mimo2, glm4moe, minimax-m2, dots1, deepseek, bailingmoe, "
      "bailingmoe2, hy_v3, mellum, granitemoe, exaone-moe, mistral4, "
      "arctic, step35, mistral3, smallthinker, maple, phimoe, lfm2moe, granitehybrid, jamba, "
-     "deepseek32, glm-dsa, nemotron_h, nemotron_h_moe",
+     "deepseek32, glm-dsa, nemotron_h, nemotron_h_moe, kimi-linear",
      false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",

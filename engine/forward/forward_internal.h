@@ -21,6 +21,9 @@ struct sl_layer_weights {
     const float *conv, *conv_bias, *decay, *dt, *z_norm, *skip;
     struct sl_weight gamma, dt_out; /* Mamba-1: c; from the low rank to time steps */
     const float *dt_norm, *b_norm, *c_norm;
+    /* Kimi Delta Attention: decays by way of a low rank, as the output's gate (z_low, z) */
+    struct sl_weight decay_low, decay_up, z_low;
+    const float *conv_k, *conv_v;         /* conv: of q */
     struct sl_weight q_a, kv_a, k_b, v_b; /* latent attention */
     const float *q_a_norm, *kv_a_norm;
     struct sl_weight index_q, index_k, index_w; /* its indexer */

@@ -83,8 +83,10 @@ static enum sl_status project(struct sl_forward *f, const struct sl_layer_weight
                                                                    .stride_x = row,
                                                                    .stride_y = row,
                                                                    .eps = f->hp->norm_eps}));
-    SL_FORWARD_TRY("rope", rope(f, c, a->q + c->n_nope, c->n_head, head, c->n_head * head));
-    SL_FORWARD_TRY("rope", rope(f, c, a->k + c->n_latent, 1, c->n_rot, row));
+    if (!c->no_rope) {
+        SL_FORWARD_TRY("rope", rope(f, c, a->q + c->n_nope, c->n_head, head, c->n_head * head));
+        SL_FORWARD_TRY("rope", rope(f, c, a->k + c->n_latent, 1, c->n_rot, row));
+    }
     if (c->temper_span)
         SL_FORWARD_TRY("temperature",
                        sl_op_temper(f->dev, &(struct sl_op_temper){.x = a->q,
@@ -282,7 +284,8 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     if (c->temper_span)
         sl_ask_plain(a, SL_OP_temper);
     sl_ask_plain(a, SL_OP_rope_table);
-    sl_ask_plain(a, SL_OP_rope);
+    if (!c->no_rope)
+        sl_ask_plain(a, SL_OP_rope);
     for (uint32_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
         sl_ask_weight(a, SL_OP_matmul, layer->t[matrices[i]]);
     sl_index_ops(a, layer);

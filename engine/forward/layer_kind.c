@@ -8,6 +8,7 @@ const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec) {
         [SL_MIXER_CONV] = &sl_mixer_conv,
         [SL_MIXER_MAMBA] = &sl_mixer_mamba,
         [SL_MIXER_MAMBA1] = &sl_mixer_mamba1,
+        [SL_MIXER_KDA] = &sl_mixer_kda,
         [SL_MIXER_NONE] = &sl_mixer_none};
     return mixers[spec->mixer];
 }

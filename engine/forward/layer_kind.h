@@ -60,7 +60,7 @@ struct sl_ffn {
 };
 
 extern const struct sl_mixer sl_mixer_attention, sl_mixer_delta, sl_mixer_latent, sl_mixer_conv,
-    sl_mixer_mamba, sl_mixer_mamba1, sl_mixer_none;
+    sl_mixer_mamba, sl_mixer_mamba1, sl_mixer_none, sl_mixer_kda;
 extern const struct sl_ffn sl_ffn_dense, sl_ffn_experts, sl_ffn_none;
 
 const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec);

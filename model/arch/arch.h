@@ -57,7 +57,7 @@ struct sl_arch {
     enum sl_expert_activation activation;
     bool delta;         /* layers with a gated delta net among those with attention */
     bool delta_grouped; /* sl_delta_spec.grouped */
-    bool latent;        /* all layers have latent attention */
+    bool latent;        /* all layers have latent attention, but those that are keyless */
     /* Of layers whose attention.head_count_kv is 0; attention itself: there are no such layers. */
     enum sl_mixer_kind keyless;
     bool gated;            /* sl_attention_spec.gated */
@@ -105,7 +105,8 @@ extern const struct sl_arch sl_arch_glm4moe, sl_arch_minimax_m2, sl_arch_dots1, 
     sl_arch_bailingmoe, sl_arch_bailingmoe2, sl_arch_hy_v3, sl_arch_mellum, sl_arch_granitemoe,
     sl_arch_exaone_moe, sl_arch_mistral4, sl_arch_arctic, sl_arch_step35, sl_arch_mistral3,
     sl_arch_smallthinker, sl_arch_maple, sl_arch_phimoe, sl_arch_lfm2moe, sl_arch_granitehybrid,
-    sl_arch_jamba, sl_arch_deepseek32, sl_arch_glm_dsa, sl_arch_nemotron_h, sl_arch_nemotron_h_moe;
+    sl_arch_jamba, sl_arch_deepseek32, sl_arch_glm_dsa, sl_arch_nemotron_h, sl_arch_nemotron_h_moe,
+    sl_arch_kimi_linear;
 
 /* Is it one of arch->keys? */
 bool sl_arch_reads(const struct sl_arch *arch, const char *key, size_t len);

@@ -26,7 +26,8 @@ enum sl_status sl_arch_read_mamba(struct sl_keys *k, const struct sl_hparams *hp
 enum sl_status sl_arch_check_sections(struct sl_keys *k, uint32_t n_rot) SL_MUST_CHECK;
 
 /* arch_latent.c: the shapes of latent attention; its scale, when hp.rope[0] is known. */
-enum sl_status sl_arch_read_latent(struct sl_keys *k, const struct sl_hparams *hp,
+enum sl_status sl_arch_read_latent(struct sl_keys *k, const struct sl_arch *arch,
+                                   const struct sl_hparams *hp,
                                    struct sl_layer *layers) SL_MUST_CHECK;
 enum sl_status sl_arch_scale_latent(struct sl_keys *k, struct sl_hparams *hp,
                                     struct sl_layer *layers) SL_MUST_CHECK;

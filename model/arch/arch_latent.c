@@ -46,16 +46,37 @@ static enum sl_status read_head(struct sl_keys *k, struct sl_latent_spec *c) {
     return check_is(k, "attention.value_length", c->n_latent, "attention.kv_lora_rank");
 }
 
-enum sl_status sl_arch_read_latent(struct sl_keys *k, const struct sl_hparams *hp,
-                                   struct sl_layer *layers) {
+/* Of each layer: what the form of the projections makes it, or 0 where a layer may have none. */
+static enum sl_status read_kinds(struct sl_keys *k, const struct sl_arch *arch,
+                                 const struct sl_hparams *hp, uint32_t want,
+                                 struct sl_layer *layers) {
+    uint32_t n_head_kv[SL_MAX_LAYERS];
+    for (uint32_t l = 0; l < hp->n_layer; l++)
+        n_head_kv[l] = want;
+    SL_TRY(sl_keys_u32_each(k, "attention.head_count_kv", false, 0, UINT32_MAX, n_head_kv));
+    bool any = false;
+    for (uint32_t l = 0; l < hp->n_layer; l++) {
+        if (n_head_kv[l] != want && (n_head_kv[l] || !arch->keyless))
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "attention.head_count_kv",
+                                "%" PRIu32 ", but %s projections make it %" PRIu32, n_head_kv[l],
+                                want == 1 ? "split" : "joined", want);
+        layers[l].spec.mixer = n_head_kv[l] ? SL_MIXER_LATENT : arch->keyless;
+        any |= n_head_kv[l] != 0;
+    }
+    return any ? SL_OK
+               : sl_keys_fail(k, SL_ERR_UNSUPPORTED, "attention.head_count_kv",
+                              "of %" PRIu32 " layers none has attention", hp->n_layer);
+}
+
+enum sl_status sl_arch_read_latent(struct sl_keys *k, const struct sl_arch *arch,
+                                   const struct sl_hparams *hp, struct sl_layer *layers) {
     struct sl_latent_spec c = {.n_head = 0};
     bool causal = true;
     SL_TRY(sl_keys_u32(k, "attention.head_count", true, 1, SL_ARCH_MAX_WIDTH, &c.n_head));
     SL_TRY(sl_keys_u32(k, "attention.kv_lora_rank", true, 1, SL_ARCH_MAX_HEAD_DIM, &c.n_latent));
     SL_TRY(sl_keys_u32(k, "attention.q_lora_rank", false, 0, SL_ARCH_MAX_WIDTH, &c.n_lora_q));
     SL_TRY(read_head(k, &c));
-    SL_TRY(check_is(k, "attention.head_count_kv", c.joined ? c.n_head : 1,
-                    c.joined ? "joined projections" : "split projections"));
+    SL_TRY(read_kinds(k, arch, hp, c.joined ? c.n_head : 1, layers));
     SL_TRY(check_is(k, "attention.sliding_window", 0, "all layers"));
     SL_TRY(sl_keys_bool(k, "attention.causal", &causal));
     if (!causal)
@@ -70,10 +91,8 @@ enum sl_status sl_arch_read_latent(struct sl_keys *k, const struct sl_hparams *h
         return sl_keys_fail(k, SL_ERR_CORRUPT, "attention.head_count",
                             "%" PRIu32 " heads of %" PRIu64 " elements are wider than %u", c.n_head,
                             widest, SL_ARCH_MAX_WIDTH);
-    for (uint32_t l = 0; l < hp->n_layer; l++) {
-        layers[l].spec.mixer = SL_MIXER_LATENT;
+    for (uint32_t l = 0; l < hp->n_layer; l++)
         layers[l].spec.latent = c;
-    }
     return SL_OK;
 }
 

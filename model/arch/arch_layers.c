@@ -277,7 +277,8 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
 
 enum sl_status sl_arch_read_layers(struct sl_keys *k, const struct sl_arch *arch,
                                    struct sl_hparams *hp, struct sl_layer *layers) {
-    SL_TRY(arch->latent ? sl_arch_read_latent(k, hp, layers) : read_attention(k, arch, hp, layers));
+    SL_TRY(arch->latent ? sl_arch_read_latent(k, arch, hp, layers)
+                        : read_attention(k, arch, hp, layers));
     if (arch->delta)
         SL_TRY(sl_arch_read_delta(k, arch, hp, layers));
     return read_ffn(k, arch, hp, layers);

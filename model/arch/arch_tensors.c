@@ -46,6 +46,10 @@ enum dim {
     D_MAMBA1_X, /* n_rank + 2 n_state */
     D_MAMBA1_RANK,
     D_MAMBA1_STATE,
+    D_KDA_INNER, /* n_head * head_dim */
+    D_KDA_DIM,
+    D_KDA_HEADS,
+    D_KDA_TAPS,
     D_LORA_Q,
     D_LATENT,
     D_LATENT_ROW, /* n_latent + n_rot */
@@ -146,6 +150,17 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_MAMBA1_A] = {"ssm_a", {D_MAMBA1_STATE, D_MAMBA1_INNER}, true},
     [SL_L_MAMBA1_SKIP] = {"ssm_d", {D_MAMBA1_INNER}, true},
     [SL_L_MAMBA1_OUT] = {"ssm_out.weight", {D_MAMBA1_INNER, D_EMBD}, false},
+    [SL_L_KDA_CONV_Q] = {"ssm_conv1d_q.weight", {D_KDA_TAPS, D_1, D_KDA_INNER}, true},
+    [SL_L_KDA_CONV_K] = {"ssm_conv1d_k.weight", {D_KDA_TAPS, D_1, D_KDA_INNER}, true},
+    [SL_L_KDA_CONV_V] = {"ssm_conv1d_v.weight", {D_KDA_TAPS, D_1, D_KDA_INNER}, true},
+    [SL_L_KDA_DECAY_A] = {"ssm_f_a.weight", {D_EMBD, D_KDA_DIM}, false},
+    [SL_L_KDA_DECAY_B] = {"ssm_f_b.weight", {D_KDA_DIM, D_KDA_INNER}, false},
+    [SL_L_KDA_BETA] = {"ssm_beta.weight", {D_EMBD, D_KDA_HEADS}, false},
+    [SL_L_KDA_A] = {"ssm_a", {D_1, D_KDA_HEADS}, true},
+    [SL_L_KDA_DT] = {"ssm_dt.bias", {D_KDA_INNER}, true},
+    [SL_L_KDA_GATE_A] = {"ssm_g_a.weight", {D_EMBD, D_KDA_DIM}, false},
+    [SL_L_KDA_GATE_B] = {"ssm_g_b.weight", {D_KDA_DIM, D_KDA_INNER}, false},
+    [SL_L_KDA_NORM] = {"ssm_norm.weight", {D_KDA_DIM}, true},
     [SL_L_LATENT_Q_A] = {"attn_q_a.weight", {D_EMBD, D_LORA_Q}, false},
     [SL_L_LATENT_Q_A_NORM] = {"attn_q_a_norm.weight", {D_LORA_Q}, true},
     [SL_L_LATENT_Q_B] = {"attn_q_b.weight", {D_LORA_Q, D_Q}, false},
@@ -218,6 +233,14 @@ static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
                              SL_ROLE(SL_L_MAMBA1_A) | SL_ROLE(SL_L_MAMBA1_SKIP) |
                              SL_ROLE(SL_L_MAMBA1_OUT),
                          0},
+    [SL_MIXER_KDA] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_ATTN_Q) | SL_ROLE(SL_L_ATTN_K) |
+                          SL_ROLE(SL_L_ATTN_V) | SL_ROLE(SL_L_ATTN_OUT) | SL_ROLE(SL_L_KDA_CONV_Q) |
+                          SL_ROLE(SL_L_KDA_CONV_K) | SL_ROLE(SL_L_KDA_CONV_V) |
+                          SL_ROLE(SL_L_KDA_DECAY_A) | SL_ROLE(SL_L_KDA_DECAY_B) |
+                          SL_ROLE(SL_L_KDA_BETA) | SL_ROLE(SL_L_KDA_A) | SL_ROLE(SL_L_KDA_DT) |
+                          SL_ROLE(SL_L_KDA_GATE_A) | SL_ROLE(SL_L_KDA_GATE_B) |
+                          SL_ROLE(SL_L_KDA_NORM),
+                      0},
     [SL_MIXER_NONE] = {0, 0}};
 static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
     [SL_FFN_DENSE] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) |
@@ -309,6 +332,9 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     const struct sl_attention_spec *a = s ? &s->attention : NULL;
     bool row = a && a->qk_norm == SL_QK_NORM_ROW;
     const struct sl_latent_spec *c = s && s->mixer == SL_MIXER_LATENT ? &s->latent : NULL;
+    bool kda = s && s->mixer == SL_MIXER_KDA;
+    if (kda && (dim == D_Q || dim == D_K || dim == D_V || dim == D_O))
+        dim = D_KDA_INNER;
     switch ((enum dim)dim) {
     case D_EMBD:
         return hp->n_embd;
@@ -389,6 +415,14 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return s->mamba1.n_rank;
     case D_MAMBA1_STATE:
         return s->mamba1.n_state;
+    case D_KDA_INNER:
+        return (uint64_t)s->kda.n_head * s->kda.head_dim;
+    case D_KDA_DIM:
+        return s->kda.head_dim;
+    case D_KDA_HEADS:
+        return s->kda.n_head;
+    case D_KDA_TAPS:
+        return s->kda.n_taps;
     case D_LORA_Q:
         return c->n_lora_q;
     case D_LATENT:

@@ -14,6 +14,7 @@ enum sl_mixer_kind {
     SL_MIXER_CONV,      /* a short convolution between gates: a few rows in place of keys */
     SL_MIXER_MAMBA,     /* Mamba-2: a state space with one decay a head */
     SL_MIXER_MAMBA1,    /* Mamba-1: a decay of each element */
+    SL_MIXER_KDA,       /* Kimi Delta Attention: a delta net with a decay of each key element */
     SL_MIXER_NONE,      /* none: the layer is its feed-forward part */
     SL_MIXER_KINDS
 };
@@ -87,6 +88,11 @@ struct sl_mamba1_spec {
     uint32_t n_taps;
 };
 
+struct sl_kda_spec {
+    uint32_t n_head, head_dim; /* each with a state [head_dim, head_dim] */
+    uint32_t n_taps;           /* positions that the convolutions read, each its own included */
+};
+
 /* Of each position a row of n_latent elements is kept, from which every head's key and value are
  * projected, and n_rot elements of key that all heads share and RoPE turns. */
 struct sl_latent_spec {
@@ -98,6 +104,7 @@ struct sl_latent_spec {
     uint32_t rope;        /* which of hp.rope[] */
     float scale;          /* of q.k */
     bool joined;          /* keys' and values' projections are one matrix, as in older files */
+    bool no_rope;         /* the n_rot elements are not rotated */
     uint32_t temper_span; /* as in sl_attention_spec */
     float temper_scale;
     /* Sparse attention: a row attends to the n_index_top positions for which an indexer of
@@ -164,6 +171,7 @@ struct sl_layer_spec {
     struct sl_conv_spec conv;           /* of SL_MIXER_CONV */
     struct sl_mamba_spec mamba;         /* of SL_MIXER_MAMBA */
     struct sl_mamba1_spec mamba1;       /* of SL_MIXER_MAMBA1 */
+    struct sl_kda_spec kda;             /* of SL_MIXER_KDA */
     uint32_t n_ff;                      /* of SL_FFN_DENSE, and of experts.beside */
     bool gelu;                          /* GEGLU in dense and shared parts, not SwiGLU */
     bool relu_squared;                  /* ... squared ReLU, without a gate */

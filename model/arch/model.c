@@ -5,18 +5,18 @@
 #include <string.h>
 
 static const struct sl_arch *const arches[] = {
-    &sl_arch_dots1,         &sl_arch_deepseek,       &sl_arch_bailingmoe, &sl_arch_bailingmoe2,
-    &sl_arch_hy_v3,         &sl_arch_mellum,         &sl_arch_granitemoe, &sl_arch_exaone_moe,
-    &sl_arch_minimax_m2,    &sl_arch_glm4moe,        &sl_arch_qwen3moe,   &sl_arch_qwen2moe,
-    &sl_arch_olmoe,         &sl_arch_llama,          &sl_arch_qwen3,      &sl_arch_qwen2,
-    &sl_arch_ernie4_5_moe,  &sl_arch_hunyuan_moe,    &sl_arch_gpt_oss,    &sl_arch_qwen3next,
-    &sl_arch_qwen35moe,     &sl_arch_qwen35,         &sl_arch_qwen3vlmoe, &sl_arch_deepseek2,
-    &sl_arch_gemma4,        &sl_arch_llama4,         &sl_arch_afmoe,      &sl_arch_laguna,
-    &sl_arch_cohere2moe,    &sl_arch_dbrx,           &sl_arch_grok,       &sl_arch_mimo2,
-    &sl_arch_mistral4,      &sl_arch_arctic,         &sl_arch_step35,     &sl_arch_mistral3,
-    &sl_arch_smallthinker,  &sl_arch_maple,          &sl_arch_phimoe,     &sl_arch_lfm2moe,
-    &sl_arch_granitehybrid, &sl_arch_jamba,          &sl_arch_deepseek32, &sl_arch_glm_dsa,
-    &sl_arch_nemotron_h,    &sl_arch_nemotron_h_moe,
+    &sl_arch_dots1,         &sl_arch_deepseek,       &sl_arch_bailingmoe,  &sl_arch_bailingmoe2,
+    &sl_arch_hy_v3,         &sl_arch_mellum,         &sl_arch_granitemoe,  &sl_arch_exaone_moe,
+    &sl_arch_minimax_m2,    &sl_arch_glm4moe,        &sl_arch_qwen3moe,    &sl_arch_qwen2moe,
+    &sl_arch_olmoe,         &sl_arch_llama,          &sl_arch_qwen3,       &sl_arch_qwen2,
+    &sl_arch_ernie4_5_moe,  &sl_arch_hunyuan_moe,    &sl_arch_gpt_oss,     &sl_arch_qwen3next,
+    &sl_arch_qwen35moe,     &sl_arch_qwen35,         &sl_arch_qwen3vlmoe,  &sl_arch_deepseek2,
+    &sl_arch_gemma4,        &sl_arch_llama4,         &sl_arch_afmoe,       &sl_arch_laguna,
+    &sl_arch_cohere2moe,    &sl_arch_dbrx,           &sl_arch_grok,        &sl_arch_mimo2,
+    &sl_arch_mistral4,      &sl_arch_arctic,         &sl_arch_step35,      &sl_arch_mistral3,
+    &sl_arch_smallthinker,  &sl_arch_maple,          &sl_arch_phimoe,      &sl_arch_lfm2moe,
+    &sl_arch_granitehybrid, &sl_arch_jamba,          &sl_arch_deepseek32,  &sl_arch_glm_dsa,
+    &sl_arch_nemotron_h,    &sl_arch_nemotron_h_moe, &sl_arch_kimi_linear,
 };
 #define N_ARCHES (sizeof arches / sizeof arches[0])
 

@@ -176,6 +176,19 @@ enum sl_layer_role {
     SL_L_MAMBA1_A,    /* [n_state, n_inner] by how much an element decays, below 0 */
     SL_L_MAMBA1_SKIP, /* [n_inner] */
     SL_L_MAMBA1_OUT,  /* [n_inner, n_embd] */
+    /* Kimi Delta Attention, inner = n_head * head_dim; q, k, v and the output are the attention's.
+     * [n_taps, 1, inner] each; decays and the output's gate by way of head_dim elements. */
+    SL_L_KDA_CONV_Q,
+    SL_L_KDA_CONV_K,
+    SL_L_KDA_CONV_V,
+    SL_L_KDA_DECAY_A, /* ssm_f_a.weight [n_embd, head_dim] */
+    SL_L_KDA_DECAY_B, /* ssm_f_b.weight [head_dim, inner] */
+    SL_L_KDA_BETA,    /* [n_embd, n_head] */
+    SL_L_KDA_A,       /* [1, n_head] by how much a state decays, below 0 */
+    SL_L_KDA_DT,      /* [inner] added to decays */
+    SL_L_KDA_GATE_A,  /* ssm_g_a.weight [n_embd, head_dim] */
+    SL_L_KDA_GATE_B,  /* ssm_g_b.weight [head_dim, inner] */
+    SL_L_KDA_NORM,    /* [head_dim] */
     SL_L_COUNT
 };
 

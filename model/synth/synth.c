@@ -295,7 +295,17 @@ static void write_latent(struct sl_gguf_writer *w, const struct sl_synth_config 
     char key[96];
     uint32_t rot = sl_synth_latent_rot(c);
 #define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
-    sl_gguf_write_u32(w, KEY("attention.head_count_kv"), c->joined_kv ? c->n_head : 1);
+    uint32_t traits = sl_synth_family_find(c->arch)->traits;
+    if (traits & SL_SYNTH_KDA) {
+        sl_gguf_array_begin_i32(w, KEY("attention.head_count_kv"));
+        for (uint32_t l = 0; l < c->n_layer; l++)
+            sl_gguf_array_add_i32(w, !sl_synth_has_kda(c, traits, l));
+        sl_gguf_array_end(w);
+        sl_gguf_write_u32(w, KEY("ssm.conv_kernel"), c->n_taps);
+        sl_gguf_write_u32(w, KEY("kda.head_dim"), c->delta_dim);
+    } else {
+        sl_gguf_write_u32(w, KEY("attention.head_count_kv"), c->joined_kv ? c->n_head : 1);
+    }
     sl_gguf_write_u32(w, KEY("rope.dimension_count"), rot);
     sl_gguf_write_u32(w, KEY("attention.kv_lora_rank"), c->n_latent);
     if (sl_synth_lora_q(c))
@@ -307,7 +317,6 @@ static void write_latent(struct sl_gguf_writer *w, const struct sl_synth_config 
         sl_gguf_write_u32(w, KEY("attention.key_length_mla"), c->head_dim);
         sl_gguf_write_u32(w, KEY("attention.value_length_mla"), c->head_dim_v);
     }
-    uint32_t traits = sl_synth_family_find(c->arch)->traits;
     if (traits & SL_SYNTH_INDEX) {
         sl_gguf_write_u32(w, KEY("attention.indexer.head_count"), c->n_index_head);
         sl_gguf_write_u32(w, KEY("attention.indexer.key_length"), c->index_dim);
@@ -514,8 +523,8 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
             sl_gguf_write_u32(w, KEY("expert_feed_forward_length"), c->n_ff_expert);
         if (traits & SL_SYNTH_LATENT) {
             sl_gguf_write_u32(w, KEY("expert_shared_count"), c->n_ff_shared / c->n_ff_expert);
-            sl_gguf_write_u32(w, KEY("expert_gating_func"), c->router_sigmoid ? 2 : 1);
-            sl_gguf_write_bool(w, KEY("expert_weights_norm"), c->router_sigmoid);
+            sl_gguf_write_u32(w, KEY("expert_gating_func"), sl_synth_sigmoid(c) ? 2 : 1);
+            sl_gguf_write_bool(w, KEY("expert_weights_norm"), sl_synth_sigmoid(c));
         } else if (parts & SL_SYNTH_LLAMA4) {
             sl_gguf_write_u32(w, KEY("interleave_moe_layer_step"), c->moe_step ? c->moe_step : 1);
         } else if (parts & SL_SYNTH_COUNTED) {

@@ -71,6 +71,8 @@ static const struct sl_synth_family families[] = {
                        SL_SYNTH_LATENT | SL_SYNTH_INDEX},
     {"glm-dsa", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
                     SL_SYNTH_LATENT | SL_SYNTH_INDEX | SL_SYNTH_INDEX_SOME},
+    {"kimi-linear", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
+                        SL_SYNTH_LATENT | SL_SYNTH_KDA},
     {"arctic", SL_SYNTH_MOE},
     {"mistral3", SL_SYNTH_MAY_MOE},
     {"step35", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
@@ -384,6 +386,32 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1.5f, n_head, 0, 0, "attn_sinks.weight", i);
 }
 
+/* Kimi Delta Attention of n_head heads, of delta_dim elements. */
+static void add_kda(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+    int i = (int)l;
+    uint64_t n = c->n_embd, dim = c->delta_dim, heads = c->n_head, inner = heads * dim;
+    float in = 1 / sqrtf((float)n), of_dim = 1 / sqrtf((float)dim);
+    float share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
+    enum sl_dtype attn = pick(&c->attn, l);
+    static const char *const qkv[] = {"attn_q.weight", "attn_k.weight", "attn_v.weight"};
+    static const char *const taps[] = {"ssm_conv1d_q.weight", "ssm_conv1d_k.weight",
+                                       "ssm_conv1d_v.weight"};
+    for (uint32_t k = 0; k < 3; k++) {
+        add(p, attn, SL_FILL_RANDOM, in, n, inner, 0, qkv[k], i);
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.5f, c->n_taps, 1, inner, taps[k], i);
+    }
+    add(p, attn, SL_FILL_RANDOM, in, n, dim, 0, "ssm_f_a.weight", i);
+    add(p, attn, SL_FILL_RANDOM, of_dim, dim, inner, 0, "ssm_f_b.weight", i);
+    add(p, attn, SL_FILL_RANDOM, in, n, heads, 0, "ssm_beta.weight", i);
+    add(p, SL_DTYPE_F32, SL_FILL_DECAY, 1, 1, heads, 0, "ssm_a", i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1, inner, 0, 0, "ssm_dt.bias", i);
+    add(p, attn, SL_FILL_RANDOM, in, n, dim, 0, "ssm_g_a.weight", i);
+    add(p, attn, SL_FILL_RANDOM, of_dim, dim, inner, 0, "ssm_g_b.weight", i);
+    add_norm(p, dim, "ssm_norm.weight", i);
+    add(p, attn, SL_FILL_RANDOM, 2 * share / sqrtf((float)inner), inner, n, 0, "attn_output.weight",
+        i);
+}
+
 /* A feed-forward part without a gate. The square of a unit normal's positive part has a root mean
  * square of 1.2. */
 static void add_squared(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
@@ -434,7 +462,9 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     }
     if (traits & SL_SYNTH_LATENT && sl_synth_has_indexer(c, traits, l))
         add_indexer(p, c, l);
-    if (traits & SL_SYNTH_LATENT)
+    if (sl_synth_has_kda(c, traits, l))
+        add_kda(p, c, l);
+    else if (traits & SL_SYNTH_LATENT)
         add_latent(p, c, l);
     else if (sl_synth_attends(c, traits, l))
         add_attention(p, c, traits, l);
@@ -491,7 +521,7 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     add(p, SL_DTYPE_F32, SL_FILL_ROUTER, router, n, ne, 0, "ffn_gate_inp.weight", i);
     if (traits & SL_SYNTH_ROUTER_BIAS) /* scores are 1 / n_expert in the mean */
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f / (float)ne, ne, 0, 0, "exp_probs_b.bias", i);
-    if (c->router_sigmoid || parts & SL_SYNTH_SIGMOID) /* scores are around a half */
+    if (sl_synth_sigmoid(c) || parts & SL_SYNTH_SIGMOID) /* scores are around a half */
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, ne, 0, 0,
             parts & SL_SYNTH_HY3 ? "exp_probs_b" : "exp_probs_b.bias", i);
     if (c->fused_experts) {
@@ -574,10 +604,11 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"expert-latent", c->n_expert_latent, 0, traits & SL_SYNTH_ONE_PART && moe ? c->n_embd : 0},
         {"no-rope", c->no_rope, 0, parts & SL_SYNTH_MAMBA ? 1 : 0},
         {"nextn", c->n_nextn, 0,
-         traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT) || parts & SL_SYNTH_NEXTN
+         (traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT) && !(traits & SL_SYNTH_KDA)) ||
+                 parts & SL_SYNTH_NEXTN
              ? SL_MAX_LAYERS - c->n_layer
              : 0},
-        {"q-lora", c->n_lora_q, 0, latent ? 1u << 16 : 0},
+        {"q-lora", c->n_lora_q, 0, latent && !(traits & SL_SYNTH_KDA) ? 1u << 16 : 0},
         {"index-heads", c->n_index_head, 1, 1024},
         {"index-dim", c->index_dim, index ? sl_synth_latent_rot(c) : 1, 1024},
         {"index-top", c->n_index_top, 1, 1u << 20},
@@ -585,7 +616,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"latent", c->n_latent, 1, 4096},
         {"value-dim", c->head_dim_v, 1, 1024},
         {"sigmoid", c->router_sigmoid, 0, latent},
-        {"joined-kv", c->joined_kv, 0, latent},
+        {"joined-kv", c->joined_kv, 0, latent && !(traits & SL_SYNTH_KDA)},
         {"no-qk-norm", c->no_qk_norm, 0, parts & SL_SYNTH_MAY_NORM ? 1 : 0},
         {"qkv-bias", c->qkv_bias, 0, parts & SL_SYNTH_MAY_BIAS ? 1 : 0},
         {"sections", c->sections, 0, parts & SL_SYNTH_MAY_SECTIONS ? 1 : 0},

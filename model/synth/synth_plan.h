@@ -28,6 +28,7 @@ enum {
     SL_SYNTH_DELTA_BA = 1 << 17,    /* whose gates come from one matrix */
     SL_SYNTH_SECTIONS = 1 << 18,    /* multi-section RoPE */
     SL_SYNTH_ONE_PART = 1 << 19,    /* each layer is one part, by pattern; squared ReLU, no gate */
+    SL_SYNTH_KDA = 1 << 20,         /* Kimi Delta Attention, but for some latent attention */
     SL_SYNTH_INDEX = 1 << 22,       /* whose positions an indexer chooses */
     SL_SYNTH_INDEX_SOME = 1 << 23,  /* that not all layers need have */
     SL_SYNTH_LATENT = 1 << 24,      /* latent attention, and DeepSeek's experts */
@@ -146,6 +147,16 @@ static inline bool sl_synth_attends(const struct sl_synth_config *c, uint32_t tr
         return sl_synth_part(c, layer) == '*';
     bool all = !(traits & SL_SYNTH_DELTA) && !(sl_synth_parts(c->arch) & SL_SYNTH_KEYLESS);
     return all || layer >= c->n_layer || (layer + 1) % c->attn_every == 0;
+}
+
+/* Has the layer Kimi Delta Attention? The last has not. */
+static inline bool sl_synth_has_kda(const struct sl_synth_config *c, uint32_t traits,
+                                    uint32_t layer) {
+    return traits & SL_SYNTH_KDA && (layer + 1) % c->attn_every != 0 && layer + 1 != c->n_layer;
+}
+/* Does the router take sigmoids? */
+static inline bool sl_synth_sigmoid(const struct sl_synth_config *c) {
+    return c->router_sigmoid || sl_synth_family_find(c->arch)->traits & SL_SYNTH_KDA;
 }
 
 enum sl_synth_fill {

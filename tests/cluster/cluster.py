@@ -34,6 +34,7 @@ SHAPES = {
     "windows and sinks": ["--arch", "gpt-oss", "--layers", "6", "--experts", "8", "--top-k", "2"],
     "delta nets": ["--arch", "qwen35moe", "--layers", "8"],
     "Mamba-2": ["--arch", "granitehybrid", "--layers", "5"],
+    "Kimi Delta Attention": ["--arch", "kimi-linear", "--layers", "5", "--shared-ff", "128"],
     "layers of one part": ["--arch", "nemotron_h_moe", "--layers", "6", "--pattern", "EM*E"],
     "short convolutions": ["--arch", "lfm2moe", "--layers", "5"],
     "latent attention": ["--arch", "deepseek2", "--layers", "5"],

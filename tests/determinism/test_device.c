@@ -363,11 +363,11 @@ static void greedy(void **state) {
 /* Shared experts, a dense first part of the path, and every other kind of layer. */
 static void other_shapes(void **state) {
     (void)state;
-    static const char *const archs[] = {"qwen2moe",  "llama",      "qwen3",         "qwen3next",
-                                        "deepseek2", "gemma4",     "llama4",        "afmoe",
-                                        "arctic",    "cohere2moe", "smallthinker",  "step35",
-                                        "maple",     "phimoe",     "lfm2moe",       "granitehybrid",
-                                        "jamba",     "deepseek32", "nemotron_h_moe"};
+    static const char *const archs[] = {
+        "qwen2moe",      "llama",  "qwen3",      "qwen3next",      "deepseek2",
+        "gemma4",        "llama4", "afmoe",      "arctic",         "cohere2moe",
+        "smallthinker",  "step35", "maple",      "phimoe",         "lfm2moe",
+        "granitehybrid", "jamba",  "deepseek32", "nemotron_h_moe", "kimi-linear"};
     static const struct setting settings[] = {
         {.where = SL_EXPERTS_STREAMED,
          .device_percent = 40,

@@ -486,6 +486,27 @@ static void state_spaces(void **state) {
     compare_all(&(struct subject){.name = "state spaces", .config = &c});
 }
 
+/* Kimi Delta Attention in three layers of five, latent attention that is not rotated in the others.
+ */
+static void channel_deltas(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("kimi-linear");
+    c.n_expert = 11;
+    c.n_expert_used = 3;
+    c.n_ff_shared = 256;
+    c.n_layer_dense = 1;
+    c.n_head = 3;
+    c.n_head_kv = 1;
+    c.head_dim = 48;
+    c.n_rot = 32;
+    c.head_dim_v = 40;
+    c.n_latent = 64;
+    c.delta_dim = 40;
+    c.attn_every = 3;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "deltas of channels", .config = &c});
+}
+
 /* Layers of one part, the first and the last without a mixer; experts of two matrices, which read
  * rows of their own. */
 static void one_part(void **state) {
@@ -663,6 +684,7 @@ int main(void) {
         cmocka_unit_test(short_convolutions),
         cmocka_unit_test(state_spaces),
         cmocka_unit_test(one_part),
+        cmocka_unit_test(channel_deltas),
         cmocka_unit_test(latents),
         cmocka_unit_test(chosen_positions),
         cmocka_unit_test(joined_latents),

@@ -359,6 +359,11 @@ PARTS = {
     "nemotron_h": ("attention.head_count_kv=[0,1,0,0] feed_forward_length=[8,0,8,0] attention.layer_norm_epsilon=0.00001 "
                    "ssm.conv_kernel=3 ssm.inner_size=8 ssm.state_size=4 ssm.time_step_rank=2 ssm.group_count=1 "
                    "expert_count=0", "attn_norm:E"),
+    "kimi-linear": (RMS + "attention.head_count_kv=[0,1,0,1] attention.kv_lora_rank=6 attention.key_length_mla=5 "
+                    "attention.value_length_mla=4 attention.key_length=8 rope.dimension_count=2 leading_dense_block_count=0 "
+                    "expert_shared_count=1 expert_gating_func=2 ssm.conv_kernel=3 kda.head_dim=4",
+                    "attn_norm:E ffn_norm:E ffn_gate_inp:EN exp_probs_b.bias:N ffn_gate_exps:EFN ffn_up_exps:EFN "
+                    "ffn_down_exps:FEN ffn_gate_shexp:EF ffn_up_shexp:EF ffn_down_shexp:FE"),
     "nemotron_h_moe": (RMS + "attention.head_count_kv=[0,1,0,0] feed_forward_length=[8,0,8,0] moe_latent_size=4 "
                        "attention.layer_norm_epsilon=0.00001 ssm.conv_kernel=3 ssm.inner_size=8 ssm.state_size=4 "
                        "ssm.time_step_rank=2 ssm.group_count=1", "attn_norm:E"),
@@ -374,6 +379,9 @@ PARTS = {
 TURNS = {"jamba": ("attn_q:EQ attn_k:EK attn_v:EK attn_output:QE",
                    "ssm_in:ET ssm_conv1d:CJ ssm_conv1d.bias:J ssm_x:JQ ssm_dt:HJ ssm_dt.bias:J ssm_dt_norm:H ssm_b_norm:N "
                    "ssm_c_norm:N ssm_a.:NJ ssm_d.:J ssm_out:JE"),
+         "kimi-linear": ("attn_q:EX attn_kv_a_mqa:EE attn_kv_a_norm:L attn_k_b:NLH attn_v_b:LKH attn_output:EE",
+                         "attn_q:EE attn_k:EE attn_v:EE attn_output:EE ssm_conv1d_q:C1E ssm_conv1d_k:C1E ssm_conv1d_v:C1E "
+                         "ssm_f_a:EK ssm_f_b:KE ssm_beta:EH ssm_a.:1H ssm_dt.bias:E ssm_g_a:EK ssm_g_b:KE ssm_norm:K"),
          "granitehybrid": ("attn_q:EQ attn_k:EK attn_v:EK attn_output:QE",
                            "ssm_in:EM ssm_conv1d:CJ ssm_conv1d.bias:J ssm_dt.bias:H ssm_a.:1H ssm_d.:1H ssm_norm:E ssm_out:EE"),
          "lfm2moe": ("attn_q:EQ attn_k:EK attn_v:EK attn_output:QE attn_q_norm:D attn_k_norm:D",
@@ -388,7 +396,7 @@ GLOBALS = {"phimoe": "output_norm.bias:E output.bias:N rope_factors_long.weight:
 
 
 def parts_model(arch, lie=""):
-    dims = dict(E=8, Q=8, K=4, J=16, H=2, D=4, F=8, N=3, I=24, C=3, M=26, T=32, **{"1": 1})
+    dims = dict(E=8, Q=8, K=4, J=16, H=2, D=4, F=8, N=3, I=24, C=3, M=26, T=32, L=6, X=10, **{"1": 1})
     keys = [kv("general.architecture", STR, arch)]
     common = ("block_count=4 context_length=64 embedding_length=8 attention.head_count=2 attention.head_count_kv=1 "
               "feed_forward_length=8 expert_feed_forward_length=8 expert_count=3 expert_used_count=1 ")
@@ -465,6 +473,8 @@ LIES = {
     "bailingmoe": {"expert_shared_count": 2**31},
     "bailingmoe2": {"expert_group_used_count": 0, "expert_group_count": 3, "rope.dimension_count": 3},
     "minimax-m2": {"rope.dimension_count": 6},
+    "kimi-linear": {"kda.head_dim": 2**31, "ssm.conv_kernel": 9, "attention.head_count_kv": 2, "expert_shared_count": 2**31,
+                    "attention.kv_lora_rank": 2**31, "leading_dense_block_count": 2**31, "rope.dimension_count": 2**31},
     "nemotron_h": {"feed_forward_length": 2**30, "attention.layer_norm_epsilon": -1.0, "expert_count": 3},
     "nemotron_h_moe": {"moe_latent_size": 2**31, "feed_forward_length": 2**30, "attention.head_count_kv": 3,
                        "ssm.group_count": 3, "expert_used_count": 4},

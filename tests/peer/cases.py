@@ -318,6 +318,13 @@ CASES = [
      "--head-dim 32 --expert-ff 96 --ff 96 --attn-every 4 --moe-step 3 --delta-dim 20 --state-dim 13 --taps 3", True, LONG),
     ("jamba q4_K", f"--arch jamba -t Q4_K --down Q6_K {MOE} --expert-ff 256 --ff 256 --layers 5 --attn-every 3 --moe-step 2 "
      "--delta-dim 32 --state-dim 16", 5e-3, LONG),
+    ("kimi-linear f32", f"--arch kimi-linear {F32} {MOE} {MLA} --layers 6 --attn-every 3 --delta-dim 32 --dense-layers 1 "
+     "--router-scale 2.446 --shared-ff 128", True, LONG),
+    ("kimi-linear f32, 3 heads of 64, two shared, odd", f"--arch kimi-linear {F32} --experts 11 --top-k 4 --layers 5 "
+     "--attn-every 4 --embd 192 --heads 3 --head-dim 48 --rotated 16 --value-dim 40 --latent 64 --delta-dim 64 --taps 3 "
+     "--expert-ff 96 --shared-ff 192 --ff 224 --dense-layers 2", True, LONG),
+    ("kimi-linear q4_K", f"--arch kimi-linear -t Q4_K --down Q6_K {MOE} --heads 4 --head-dim 96 --rotated 32 --value-dim 64 "
+     "--latent 256 --delta-dim 64 --layers 6 --attn-every 3 --expert-ff 256 --shared-ff 256 --dense-layers 1", 5e-3, LONG),
     ("nemotron_h_moe f32", f"--arch nemotron_h_moe {F32} {MOE} --layers 7 --pattern MEM*E --delta-heads 8 --delta-dim 64 "
      "--delta-key-heads 2 --state-dim 64 --router-scale 2.5", True, LONG),
     ("nemotron_h_moe f32, latents, groups, nextn, gqa 3, odd", f"--arch nemotron_h_moe {F32} --experts 12 --top-k 5 "

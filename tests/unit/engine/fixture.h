@@ -53,7 +53,8 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
     c.n_expert = dense ? 0 : 6;
     c.n_expert_used = dense ? 0 : 2;
     bool index = strcmp(arch, "deepseek32") == 0 || strcmp(arch, "glm-dsa") == 0;
-    bool latent = strcmp(arch, "deepseek2") == 0 || index;
+    bool kda = strcmp(arch, "kimi-linear") == 0;
+    bool latent = strcmp(arch, "deepseek2") == 0 || index || kda;
     c.n_layer_dense = strcmp(arch, "ernie4_5-moe") == 0 || latent;
     c.n_head_kv_odd = strcmp(arch, "hunyuan-moe") == 0; /* layers of two shapes */
     c.window = 40;
@@ -68,7 +69,7 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
         c.head_dim = 56;
         c.n_rot = 32;
         c.head_dim_v = 24;
-        c.n_lora_q = 32;
+        c.n_lora_q = kda ? 0 : 32;
         c.router_sigmoid = true;
     }
     if (index) {

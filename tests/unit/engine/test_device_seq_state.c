@@ -65,6 +65,11 @@ static int setup_mamba1(void **state) {
     return open_arch("jamba", 0);
 }
 
+static int setup_kda(void **state) {
+    (void)state;
+    return open_arch("kimi-linear", 0);
+}
+
 /* Latents in place of keys and values. */
 static int setup_latent(void **state) {
     (void)state;
@@ -378,6 +383,7 @@ int main(void) {
     failed += cmocka_run_group_tests(tests, setup_conv, teardown);
     failed += cmocka_run_group_tests(tests, setup_mamba, teardown);
     failed += cmocka_run_group_tests(tests, setup_mamba1, teardown);
+    failed += cmocka_run_group_tests(tests, setup_kda, teardown);
     failed += cmocka_run_group_tests(tests, setup_latent, teardown);
     return failed + cmocka_run_group_tests(tests, setup_index, teardown);
 }

@@ -7,10 +7,10 @@
 
 /* One of each kind of layer first: the others bring no other threads. */
 static const char *const archs[] = {
-    "gpt-oss", "qwen35moe",    "deepseek2", "qwen3moe",       "qwen2moe",     "llama",
-    "olmoe",   "qwen3",        "qwen3next", "qwen35",         "ernie4_5-moe", "hunyuan-moe",
-    "gemma4",  "smallthinker", "maple",     "phimoe",         "lfm2moe",      "granitehybrid",
-    "jamba",   "deepseek32",   "glm-dsa",   "nemotron_h_moe", "nemotron_h",
+    "gpt-oss", "qwen35moe",    "deepseek2", "qwen3moe",    "qwen2moe",       "llama",
+    "olmoe",   "qwen3",        "qwen3next", "qwen35",      "ernie4_5-moe",   "hunyuan-moe",
+    "gemma4",  "smallthinker", "maple",     "phimoe",      "lfm2moe",        "granitehybrid",
+    "jamba",   "deepseek32",   "glm-dsa",   "kimi-linear", "nemotron_h_moe", "nemotron_h",
 };
 #define N_ARCHS BY_BUILD(sizeof archs / sizeof *archs, sizeof archs / sizeof *archs, 3)
 

@@ -80,6 +80,14 @@ static int setup_one_part(void **state) {
     return 0;
 }
 
+/* Three convolutions and the heads' states, beside latents. */
+static int setup_kda(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("kimi-linear");
+    open_model(&tiny, &c);
+    return 0;
+}
+
 /* Latents in place of keys and values. */
 static int setup_latent(void **state) {
     (void)state;
@@ -471,6 +479,7 @@ int main(void) {
     failed += cmocka_run_group_tests(tests, setup_mamba, teardown);
     failed += cmocka_run_group_tests(tests, setup_mamba1, teardown);
     failed += cmocka_run_group_tests(tests, setup_one_part, teardown);
+    failed += cmocka_run_group_tests(tests, setup_kda, teardown);
     failed += cmocka_run_group_tests(tests, setup_latent, teardown);
     failed += cmocka_run_group_tests(tests, setup_index, teardown);
     return failed;
