@@ -66,7 +66,7 @@ static void print_classes(FILE *out, const struct sl_plan_report *r) {
     fprintf(out, "\n%-10s %10s %10s %10s%s %12s %10s\n", "class", "layers", "experts",
             discrete ? "host slots" : "slots", discrete ? "     device" : "", "slot", "held");
     for (uint32_t c = 0; c < l->n_class; c++) {
-        uint32_t n = l->classes[c].n_layer * l->n_expert;
+        uint32_t n = l->classes[c].n_expert;
         uint32_t slots = r->plan.streaming ? r->plan.class_slots[c] : n;
         uint32_t device = discrete ? r->plan.device_class_slots[c] : 0;
         uint32_t held = slots + device < n ? slots + device : n;
@@ -284,7 +284,7 @@ static json_t *stages_json(const struct sl_plan_report *r) {
 static json_t *classes_json(const struct sl_plan_report *r) {
     json_t *classes = json_array();
     for (uint32_t c = 0; c < r->layout.n_class; c++) {
-        uint32_t n = r->layout.classes[c].n_layer * r->layout.n_expert;
+        uint32_t n = r->layout.classes[c].n_expert;
         json_array_append_new(
             classes,
             json_pack("{s:I,s:I,s:I,s:I}", "layers", (json_int_t)r->layout.classes[c].n_layer,

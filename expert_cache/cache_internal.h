@@ -30,10 +30,12 @@ struct pool { /* the slots of one size class */
     uint32_t n_evictable;   /* ready and not pinned */
     uint32_t n_speculative; /* loading for nobody yet */
     uint32_t first_layer;   /* of the class; then layer.next */
+    uint32_t k;             /* of the class's layers the most that one token uses */
 };
 
 struct layer {
     uint32_t pool, next;
+    uint32_t n_expert;
     uint32_t n_evictable;
     uint32_t version;  /* of the heat, when least was found */
     uint32_t wanted;   /* the last version for which look-ahead wanted one of its experts */
@@ -45,7 +47,7 @@ struct layer {
 struct sl_cache {
     struct sl_heat *heat;
     enum sl_tier source;
-    uint32_t n_layer, n_expert, k, n_slots, n_pools;
+    uint32_t n_layer, n_expert, n_slots, n_pools; /* n_expert: of the layer that has most */
     uint32_t stamp;
     struct sl_cache_stats stats;
     struct pool pools[SL_CACHE_CLASSES];

@@ -13,6 +13,16 @@ size_t sl_cache_bytes(const struct sl_heat_config *shape, uint32_t n_slots) {
            shape->n_layer * sizeof(struct layer) + (n + shape->n_expert) * sizeof(uint32_t) + 2 * n;
 }
 
+/* Of a class's layers the most that one token uses; of a class without layers, of any. */
+static uint32_t class_k(const struct sl_cache_config *config, const struct sl_heat_config *shape,
+                        uint32_t class) {
+    uint32_t k = 0;
+    for (uint32_t l = 0; l < shape->n_layer; l++)
+        if ((config->layer_class ? config->layer_class[l] : 0) == class && shape->layers[l].k > k)
+            k = shape->layers[l].k;
+    return k ? k : shape->k;
+}
+
 static enum sl_status check_config(const struct sl_cache_config *config,
                                    const struct sl_heat_config *shape, uint32_t *out_n_slots,
                                    struct sl_err *err) {
@@ -21,12 +31,13 @@ static enum sl_status check_config(const struct sl_cache_config *config,
                        config->n_class, SL_CACHE_CLASSES);
     uint64_t n_slots = 0;
     for (uint32_t i = 0; i < config->n_class; i++) {
-        if (config->class_slots[i] < shape->k)
+        uint32_t k = class_k(config, shape, i);
+        if (config->class_slots[i] < k)
             return sl_fail(
                 err, SL_ERR_INVALID,
                 "expert cache: size class %u has %u slots, but one token needs the %u of "
                 "a layer at the same time; raise the memory budget",
-                i, config->class_slots[i], shape->k);
+                i, config->class_slots[i], k);
         n_slots += config->class_slots[i];
     }
     if (n_slots > INT32_MAX)
@@ -40,21 +51,25 @@ static enum sl_status check_config(const struct sl_cache_config *config,
     return SL_OK;
 }
 
-static void init_pools(struct sl_cache *c, const struct sl_cache_config *config) {
+static void init_pools(struct sl_cache *c, const struct sl_cache_config *config,
+                       const struct sl_heat_config *shape) {
     uint32_t at = 0;
     for (uint32_t i = 0; i < c->n_pools; i++) {
         c->pools[i] = (struct pool){.first_slot = at,
                                     .n_slots = config->class_slots[i],
                                     .first_free = at,
                                     .n_free = config->class_slots[i],
-                                    .first_layer = LAYER_NONE};
+                                    .first_layer = LAYER_NONE,
+                                    .k = class_k(config, shape, i)};
         for (uint32_t j = 0; j < config->class_slots[i]; j++, at++)
             c->slots[at].next_free = j + 1 < config->class_slots[i] ? at + 1 : SL_SLOT_NONE;
     }
     for (uint32_t l = c->n_layer; l-- > 0;) {
         struct pool *p = &c->pools[config->layer_class ? config->layer_class[l] : 0];
-        c->layers[l] =
-            (struct layer){.pool = (uint32_t)(p - c->pools), .next = p->first_layer, .stale = true};
+        c->layers[l] = (struct layer){.pool = (uint32_t)(p - c->pools),
+                                      .next = p->first_layer,
+                                      .n_expert = shape->layers[l].n_expert,
+                                      .stale = true};
         p->first_layer = l;
     }
 }
@@ -74,7 +89,6 @@ enum sl_status sl_cache_create(const struct sl_cache_config *config, struct sl_c
     c->source = config->source;
     c->n_layer = shape->n_layer;
     c->n_expert = shape->n_expert;
-    c->k = shape->k;
     c->n_slots = n_slots;
     c->n_pools = config->n_class;
     c->slots = (struct slot *)(c + 1);
@@ -84,7 +98,7 @@ enum sl_status sl_cache_create(const struct sl_cache_config *config, struct sl_c
     c->evictable = (uint8_t *)(c->stamps + c->n_expert);
     c->elsewhere = c->evictable + n;
     memset(c->slot_of, 0xff, n * sizeof *c->slot_of);
-    init_pools(c, config);
+    init_pools(c, config, shape);
     *out_cache = c;
     return SL_OK;
 }
@@ -101,13 +115,13 @@ const struct sl_cache_stats *sl_cache_stats(const struct sl_cache *cache) {
 }
 
 bool sl_cache_is_ready(const struct sl_cache *c, struct sl_expert_id id) {
-    assert(id.layer < c->n_layer && id.expert < c->n_expert);
+    assert(id.layer < c->n_layer && id.expert < c->layers[id.layer].n_expert);
     uint32_t at = c->slot_of[(size_t)id.layer * c->n_expert + id.expert];
     return at != SL_SLOT_NONE && c->slots[at].state == SLOT_READY;
 }
 
 bool sl_cache_has(const struct sl_cache *c, struct sl_expert_id id) {
-    assert(id.layer < c->n_layer && id.expert < c->n_expert);
+    assert(id.layer < c->n_layer && id.expert < c->layers[id.layer].n_expert);
     return c->slot_of[(size_t)id.layer * c->n_expert + id.expert] != SL_SLOT_NONE;
 }
 
@@ -174,46 +188,47 @@ void sl_cache_check(const struct sl_cache *c) {
 /* ---- planning ---- */
 
 /* Slots of a class at the share num / 2^32. */
-static uint64_t slots_at(const struct sl_cache_class *cl, uint32_t k, uint64_t share) {
+static uint64_t slots_at(const struct sl_cache_class *cl, uint64_t share) {
     uint64_t n = (cl->n_expert * share) >> 32;
-    return n < k ? k : n;
+    return n < cl->k ? cl->k : n;
 }
 
-static uint64_t bytes_at(const struct sl_cache_class *classes, uint32_t n, uint32_t k,
-                         uint64_t share) {
+static uint64_t bytes_at(const struct sl_cache_class *classes, uint32_t n, uint64_t share) {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint64_t b;
-        if (__builtin_mul_overflow(slots_at(&classes[i], k, share), classes[i].slot_bytes, &b) ||
+        if (__builtin_mul_overflow(slots_at(&classes[i], share), classes[i].slot_bytes, &b) ||
             __builtin_add_overflow(sum, b, &sum))
             return UINT64_MAX;
     }
     return sum;
 }
 
-enum sl_status sl_cache_split(const struct sl_cache_class *classes, uint32_t n, uint32_t k,
-                              uint64_t bytes, uint32_t *out_slots, struct sl_err *err) {
-    uint64_t least = bytes_at(classes, n, k, 0);
+enum sl_status sl_cache_split(const struct sl_cache_class *classes, uint32_t n, uint64_t bytes,
+                              uint32_t *out_slots, struct sl_err *err) {
+    uint64_t least = bytes_at(classes, n, 0), n_least = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_least += classes[i].k;
     if (bytes < least)
-        return sl_fail(
-            err, SL_ERR_CONFIG,
-            "%llu bytes for expert slots are too few: the least is %llu, %u slots in each "
-            "of %u size classes; raise the memory budget",
-            (unsigned long long)bytes, (unsigned long long)least, k, n);
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "%llu bytes for expert slots are too few: the least is %llu, for %llu slots "
+                       "of %u size classes; raise the memory budget",
+                       (unsigned long long)bytes, (unsigned long long)least,
+                       (unsigned long long)n_least, n);
     /* The largest share that fits; the sum grows with the share. */
     uint64_t lo = 0, hi = UINT64_C(1) << 32;
-    if (bytes_at(classes, n, k, hi) <= bytes)
+    if (bytes_at(classes, n, hi) <= bytes)
         lo = hi;
     while (hi - lo > 1) {
         uint64_t mid = lo + (hi - lo) / 2;
-        if (bytes_at(classes, n, k, mid) <= bytes)
+        if (bytes_at(classes, n, mid) <= bytes)
             lo = mid;
         else
             hi = mid;
     }
-    uint64_t left = bytes - bytes_at(classes, n, k, lo);
+    uint64_t left = bytes - bytes_at(classes, n, lo);
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t slots = slots_at(&classes[i], k, lo);
+        uint64_t slots = slots_at(&classes[i], lo);
         if (slots < classes[i].n_expert && classes[i].slot_bytes <= left) {
             slots++; /* what rounding down left over */
             left -= classes[i].slot_bytes;

@@ -19,7 +19,7 @@ static struct pool *pool_of(struct sl_cache *c, uint32_t layer) {
 }
 
 static uint32_t expert_at(const struct sl_cache *c, struct sl_expert_id id) {
-    assert(id.layer < c->n_layer && id.expert < c->n_expert);
+    assert(id.layer < c->n_layer && id.expert < c->layers[id.layer].n_expert);
     return (uint32_t)id.layer * c->n_expert + id.expert;
 }
 
@@ -72,7 +72,7 @@ static void find_least(struct sl_cache *c, uint32_t layer) {
     const uint8_t *elsewhere = c->elsewhere + (size_t)layer * c->n_expert;
     bool some_wanted = l->wanted == version;
     l->least_worth = 3.0f; /* above any probability */
-    for (uint32_t e = 0; e < c->n_expert; e++) {
+    for (uint32_t e = 0; e < l->n_expert; e++) {
         if (!evictable[e])
             continue;
         float w = elsewhere[e] ? 0 : p[e];
@@ -326,7 +326,7 @@ static float bid(struct sl_cache *c, struct sl_expert_id id, enum sl_prefetch ki
 static bool has_room(struct sl_cache *c, struct pool *p, struct sl_expert_id id,
                      enum sl_prefetch kind, uint32_t *out_victim) {
     bool full = kind == SL_PREFETCH_MOVE ? 2 * p->n_speculative >= p->n_slots
-                                         : p->n_speculative + c->k >= p->n_slots;
+                                         : p->n_speculative + p->k >= p->n_slots;
     *out_victim = SL_SLOT_NONE;
     if (full)
         return false;

@@ -122,11 +122,12 @@ struct sl_cache_config {
     struct sl_heat *heat;        /* borrowed for the cache's life; its shape is the cache's */
     const uint8_t *layer_class;  /* [n_layer] borrowed until create returns; NULL: one class */
     uint32_t n_class;            /* 1..SL_CACHE_CLASSES */
-    const uint32_t *class_slots; /* [n_class] borrowed until create returns; each at least k */
+    const uint32_t *class_slots; /* [n_class] borrowed until create returns; each at least the most
+                                    that one token uses of a layer of the class */
     enum sl_tier source;         /* where fills come from; only copied into sl_fill */
 };
 
-/* SL_ERR_INVALID: out of range, a class of no layer, or fewer than k slots in a class.
+/* SL_ERR_INVALID: out of range, a layer of no class, or too few slots in a class.
  * SL_ERR_NOMEM. */
 enum sl_status sl_cache_create(const struct sl_cache_config *config, struct sl_cache **out_cache,
                                struct sl_err *err) SL_MUST_CHECK;
@@ -159,7 +160,8 @@ enum sl_status sl_cache_ready(const struct sl_cache *cache, struct sl_lease leas
 
 /* Starts fills of experts that are not there and that nobody has asked for yet, of any layers; pins
  * nothing. out_fill [n] gets those to start; each is owed sl_cache_filled, with SL_ERR_CANCELED if
- * the read was dropped. Leaves at least k slots of every class to demand. Returns their number. */
+ * the read was dropped. Leaves at least the k slots of every class to demand. Returns their number.
+ */
 uint32_t sl_cache_prefetch(struct sl_cache *cache, enum sl_prefetch kind,
                            const struct sl_expert_id *id, uint32_t n, uint64_t now_ns,
                            struct sl_fill *out_fill);
@@ -201,12 +203,12 @@ void sl_cache_check(const struct sl_cache *cache);
 
 struct sl_cache_class {
     uint32_t n_expert;   /* experts in all layers of the class */
+    uint32_t k;          /* of a layer the most that one token uses: the least number of slots */
     uint64_t slot_bytes; /* what one slot takes */
 };
-/* Divides bytes over n classes: the same share of its experts to each, never less than k slots nor
+/* Divides bytes over n classes: the same share of its experts to each, never less than its k nor
  * more than n_expert. SL_ERR_CONFIG names the least number of bytes that would do. */
-enum sl_status sl_cache_split(const struct sl_cache_class *classes, uint32_t n, uint32_t k,
-                              uint64_t bytes, uint32_t *out_slots,
-                              struct sl_err *err) SL_MUST_CHECK;
+enum sl_status sl_cache_split(const struct sl_cache_class *classes, uint32_t n, uint64_t bytes,
+                              uint32_t *out_slots, struct sl_err *err) SL_MUST_CHECK;
 
 #endif

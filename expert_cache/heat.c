@@ -19,7 +19,8 @@
 
 size_t sl_heat_bytes(const struct sl_heat_config *c) {
     size_t n = (size_t)c->n_layer * c->n_expert;
-    return sizeof(struct sl_heat) + c->n_layer * 2 * sizeof(uint32_t) +
+    return sizeof(struct sl_heat) +
+           c->n_layer * (2 * sizeof(uint32_t) + sizeof(struct sl_heat_layer)) +
            n * (sizeof(uint32_t) + 3 * sizeof(float) + sizeof(uint16_t));
 }
 
@@ -63,11 +64,39 @@ static void update_rates(struct sl_heat *h) {
     }
 }
 
+/* Of layer l, as the configuration says it. */
+static struct sl_heat_layer layer_of(const struct sl_heat_config *c, uint32_t l) {
+    return c->layers ? c->layers[l] : (struct sl_heat_layer){(uint16_t)c->n_expert, (uint16_t)c->k};
+}
+
+static bool layers_fit(const struct sl_heat_config *c) {
+    for (uint32_t l = 0; c->layers && l < c->n_layer; l++) {
+        struct sl_heat_layer x = c->layers[l];
+        if (x.n_expert < 1 || x.n_expert > c->n_expert || x.k < 1 || x.k > x.n_expert || x.k > c->k)
+            return false;
+    }
+    return true;
+}
+
+/* Every expert starts at its layer's mean rate. */
+static void init_layers(struct sl_heat *h, const struct sl_heat_config *c) {
+    uint32_t sum_k = 0, sum_n = 0;
+    for (uint32_t l = 0; l < c->n_layer; l++) {
+        struct sl_heat_layer x = h->layers[l] = layer_of(c, l);
+        for (size_t e = 0, i = (size_t)l * c->n_expert; e < x.n_expert; e++)
+            h->slow[i + e] = h->fast[i + e] = (float)x.k / (float)x.n_expert;
+        sum_k += x.k;
+        sum_n += x.n_expert;
+    }
+    h->log2_mean = log2f((float)sum_k / (float)sum_n);
+    h->config.layers = h->layers;
+}
+
 enum sl_status sl_heat_create(const struct sl_heat_config *config, struct sl_heat **out_heat,
                               struct sl_err *err) {
     const struct sl_heat_config *c = config;
     if (c->n_layer < 1 || c->n_layer > SL_HEAT_MAX_LAYERS || c->n_expert < 1 ||
-        c->n_expert > SL_HEAT_MAX_EXPERTS || c->k < 1 || c->k > c->n_expert)
+        c->n_expert > SL_HEAT_MAX_EXPERTS || c->k < 1 || c->k > c->n_expert || !layers_fit(c))
         return sl_fail(
             err, SL_ERR_INVALID,
             "expert heat: %u layers of %u experts, %u per token; the limits are %u layers "
@@ -80,17 +109,15 @@ enum sl_status sl_heat_create(const struct sl_heat_config *config, struct sl_hea
     size_t n = (size_t)c->n_layer * c->n_expert;
     h->config = *c;
     h->position = c->n_layer - 1;
-    h->log2_mean = log2f((float)c->k / (float)c->n_expert);
     h->tick = (uint32_t *)(h + 1);
     h->version = h->tick + c->n_layer;
-    h->last = h->version + c->n_layer;
+    h->layers = (struct sl_heat_layer *)(h->version + c->n_layer);
+    h->last = (uint32_t *)(h->layers + c->n_layer);
     h->fast = (float *)(h->last + n);
     h->slow = h->fast + n;
     h->probability = h->slow + n;
     h->cell = (uint16_t *)(h->probability + n);
-    float mean = (float)c->k / (float)c->n_expert;
-    for (size_t i = 0; i < n; i++)
-        h->slow[i] = h->fast[i] = mean;
+    init_layers(h, c);
     for (uint32_t i = 0; i < SL_HEAT_AGE_LIMIT; i++)
         h->age_bucket[i] = age_bucket(i);
     set_priors(h);
@@ -123,8 +150,8 @@ static inline float clamp(float x, float max) {
 }
 
 void sl_heat_refresh(struct sl_heat *h, uint32_t layer) {
-    uint32_t n = h->config.n_expert, tick = h->tick[layer];
-    size_t base = (size_t)layer * n;
+    uint32_t n = sl_heat_n_expert(h, layer), tick = h->tick[layer];
+    size_t base = (size_t)layer * h->config.n_expert;
     for (size_t i = base; i < base + n; i++) {
         uint32_t age = h->last[i] ? tick - h->last[i] : UINT32_MAX;
         age = age < SL_HEAT_AGE_LIMIT ? age : SL_HEAT_AGE_LIMIT - 1;
@@ -154,7 +181,7 @@ static void halve(struct sl_heat *h) {
 
 static void decay(struct sl_heat *h, uint32_t layer, float fast, float slow) {
     size_t base = (size_t)layer * h->config.n_expert;
-    for (size_t i = base; i < base + h->config.n_expert; i++) {
+    for (size_t i = base; i < base + sl_heat_n_expert(h, layer); i++) {
         /* Far below what the table tells apart, and never denormal, which would be slow. */
         h->fast[i] = h->fast[i] * fast + 1e-15f;
         h->slow[i] = h->slow[i] * slow + 1e-15f;
@@ -164,12 +191,12 @@ static void decay(struct sl_heat *h, uint32_t layer, float fast, float slow) {
 static void route_decode(struct sl_heat *h, uint32_t layer, const uint16_t *ids, size_t n,
                          float alpha_fast, float alpha_slow) {
     size_t base = (size_t)layer * h->config.n_expert;
-    for (size_t i = base; i < base + h->config.n_expert; i++)
+    for (size_t i = base; i < base + sl_heat_n_expert(h, layer); i++)
         h->cells[h->cell[i]].seen += 1.0f;
     uint32_t tick = ++h->tick[layer];
     decay(h, layer, 1.0f - alpha_fast, 1.0f - alpha_slow);
     for (size_t j = 0; j < n; j++) {
-        assert(ids[j] < h->config.n_expert);
+        assert(ids[j] < sl_heat_n_expert(h, layer));
         size_t i = base + ids[j];
         if (h->last[i] == tick)
             continue; /* another row's */
@@ -194,7 +221,7 @@ static void route_prefill(struct sl_heat *h, uint32_t layer, const uint16_t *ids
     for (uint32_t r = n_rows; r-- > 0;) {
         for (uint32_t j = 0; j < k; j++) {
             uint16_t e = ids[(size_t)r * k + j];
-            assert(e < h->config.n_expert);
+            assert(e < sl_heat_n_expert(h, layer));
             size_t i = base + e;
             h->fast[i] += fast;
             h->slow[i] += slow;
@@ -237,7 +264,7 @@ void sl_heat_route(struct sl_heat *h, uint32_t layer, const uint16_t *ids, uint3
 /* ---- read ---- */
 
 float sl_heat_probability(const struct sl_heat *h, struct sl_expert_id id) {
-    assert(id.layer < h->config.n_layer && id.expert < h->config.n_expert);
+    assert(id.layer < h->config.n_layer && id.expert < sl_heat_n_expert(h, id.layer));
     return h->probability[(size_t)id.layer * h->config.n_expert + id.expert];
 }
 
@@ -290,14 +317,17 @@ static void sift_down(const struct sl_heat *h, struct sl_expert_id *heap, uint32
 }
 
 uint32_t sl_heat_hottest(const struct sl_heat *h, uint32_t n, struct sl_expert_id *out_id) {
-    uint32_t total = h->config.n_layer * h->config.n_expert, n_have = 0;
+    uint32_t total = 0, n_have = 0;
+    for (uint32_t l = 0; l < h->config.n_layer; l++)
+        total += sl_heat_n_expert(h, l);
     if (n > total)
         n = total;
     if (n == 0)
         return 0;
-    for (uint32_t i = 0; i < total; i++) {
-        struct sl_expert_id id = {(uint16_t)(i / h->config.n_expert),
-                                  (uint16_t)(i % h->config.n_expert)};
+    struct sl_expert_id id = {0, 0};
+    for (uint32_t i = 0; i < total; i++, id.expert++) {
+        if (id.expert == sl_heat_n_expert(h, id.layer))
+            id = (struct sl_expert_id){(uint16_t)(id.layer + 1), 0};
         if (n_have < n) {
             out_id[n_have++] = id;
             if (n_have == n)

@@ -29,10 +29,18 @@ struct sl_expert_id {
 
 enum sl_phase { SL_PHASE_DECODE = 0, SL_PHASE_PREFILL = 1 };
 
+struct sl_heat_layer {
+    uint16_t n_expert; /* 1..n_expert of the configuration */
+    uint16_t k;        /* 1..n_expert, at most k of the configuration */
+};
+
 struct sl_heat_config {
     uint32_t n_layer;  /* 1..1024: layers of the stage that have routed experts, in order of use */
     uint32_t n_expert; /* 1..4096: experts of a layer, the largest if they differ */
-    uint32_t k;        /* 1..n_expert: experts that one token uses in a layer */
+    uint32_t k;        /* 1..n_expert: experts that one token uses in a layer, the most likewise */
+    /* [n_layer] borrowed until create returns; NULL: n_expert and k in all of them. Arrays of a
+     * layer have n_expert elements all the same, and those beyond its own number say nothing. */
+    const struct sl_heat_layer *layers;
     uint64_t fingerprint; /* of the model; a heat file of another one is refused */
 };
 
@@ -42,13 +50,14 @@ enum sl_status sl_heat_create(const struct sl_heat_config *config, struct sl_hea
 void sl_heat_destroy(struct sl_heat **heat);
 /* What create allocates, for the memory plan. */
 size_t sl_heat_bytes(const struct sl_heat_config *config);
+/* Its layers are never NULL, and live as long as the heat. */
 const struct sl_heat_config *sl_heat_config(const struct sl_heat *heat);
 
 /* The router chose ids [n_rows, k] for the rows of one layer's step.
  * Decode: the rows are one token of each of n_rows sequences, that is one tick of the layer's time.
  * Prefill: the rows follow each other in one sequence, a tick each; nothing is learned about what
  * follows a token, since the experts of all rows are asked for at once.
- * ids outside n_expert are our own mistake and assert. */
+ * ids that the layer does not have are our own mistake and assert. */
 void sl_heat_route(struct sl_heat *heat, uint32_t layer, const uint16_t *ids, uint32_t n_rows,
                    uint32_t k, enum sl_phase phase);
 
@@ -71,7 +80,7 @@ uint32_t sl_heat_position(const struct sl_heat *heat);
 uint32_t sl_heat_hottest(const struct sl_heat *heat, uint32_t n, struct sl_expert_id *out_id);
 
 /* Takes over what `from` knows of n layers: layer `first` of h becomes as layer `from_first` of it,
- * and so on. Both have layers of as many experts. */
+ * and so on. Those have as many experts, and so have the largest of both. */
 void sl_heat_take_layers(struct sl_heat *h, uint32_t first, const struct sl_heat *from,
                          uint32_t from_first, uint32_t n);
 
@@ -87,7 +96,8 @@ void sl_heat_import_layers(struct sl_heat *heat, uint32_t first, uint32_t n, con
  *   0  8  "SLHEAT" and the version, 1, as u16
  *   8  8  model fingerprint
  *  16  4  n_layer       20  4  n_expert       24  4  k       28  4  zero
- *  32  ..  per layer: ticks seen, u32; n_expert slow rates, u16, in units of 1/65535
+ *  32  ..  per layer: ticks seen, u32; n_expert slow rates, u16, in units of 1/65535; 0 for
+ *          experts that the layer does not have, whatever a reader finds there
  *  end 4  CRC-32C of all that precedes
  * Reading and writing the file is the caller's. */
 size_t sl_heat_image_bytes(const struct sl_heat_config *config);

@@ -38,7 +38,8 @@ void sl_heat_export_layers(const struct sl_heat *h, uint32_t first, uint32_t n, 
         p += 4;
         for (uint32_t e = 0; e < n_expert; e++, p += 2) {
             float rate = h->slow[(size_t)l * n_expert + e] * RATE_ONE + 0.5f;
-            sl_put_u16(p, (uint16_t)(rate > RATE_ONE ? RATE_ONE : rate));
+            bool there = e < sl_heat_n_expert(h, l);
+            sl_put_u16(p, there ? (uint16_t)(rate > RATE_ONE ? RATE_ONE : rate) : 0);
         }
     }
 }
@@ -51,11 +52,13 @@ void sl_heat_import_layers(struct sl_heat *h, uint32_t first, uint32_t n, const 
         uint32_t ticks = sl_get_u32(p);
         p += 4;
         h->tick[l] = ticks < TICKS_KEPT ? ticks : TICKS_KEPT;
-        for (uint32_t e = 0; e < n_expert; e++, p += 2) {
+        const uint8_t *rates = p;
+        p += 2 * (size_t)n_expert;
+        for (uint32_t e = 0; e < sl_heat_n_expert(h, l); e++, rates += 2) {
             size_t i = (size_t)l * n_expert + e;
             /* Half a unit for what was rounded to nothing; a new context: nothing was used lately,
              * and the slow rate is the best guess of the fast one. */
-            float rate = ((float)sl_get_u16(p) + 0.5f) / (RATE_ONE + 1.0f);
+            float rate = ((float)sl_get_u16(rates) + 0.5f) / (RATE_ONE + 1.0f);
             h->slow[i] = h->fast[i] = rate;
             h->last[i] = 0;
         }
@@ -119,6 +122,7 @@ void sl_heat_take_layers(struct sl_heat *h, uint32_t first, const struct sl_heat
     uint32_t n_expert = h->config.n_expert;
     assert(n_expert == from->config.n_expert && first + n <= h->config.n_layer &&
            from_first + n <= from->config.n_layer);
+    assert(memcmp(h->layers + first, from->layers + from_first, n * sizeof *h->layers) == 0);
     size_t at = (size_t)first * n_expert, from_at = (size_t)from_first * n_expert;
     size_t n_all = (size_t)n * n_expert;
     memcpy(h->tick + first, from->tick + from_first, n * sizeof *h->tick);

@@ -85,7 +85,7 @@ function cellAt(event) {
   const column = Math.floor(x / (g.perLine * g.cell + g.space));
   const line = Math.floor(y / g.cell), inLine = Math.floor((x - column * (g.perLine * g.cell + g.space)) / g.cell);
   const row = column * g.rows + Math.floor(line / g.lines), col = (line % g.lines) * g.perLine + inLine;
-  if (inLine < 0 || inLine >= g.perLine || line < 0 || row < 0 || row >= layers.length || col >= shape.per_layer) return null;
+  if (inLine < 0 || inLine >= g.perLine || line < 0 || row < 0 || row >= layers.length || col >= layers[row].tiers.length) return null;
   return { row, col };
 }
 
@@ -197,10 +197,11 @@ function onKey(e) {
   if (!layers.length) return;
   const at = cursor || { row: 0, col: 0 };
   if (e.key === 'Home') cursor = { row: at.row, col: 0 };
-  else if (e.key === 'End') cursor = { row: at.row, col: shape.per_layer - 1 };
+  else if (e.key === 'End') cursor = { row: at.row, col: layers[at.row].tiers.length - 1 };
   else if (MOVES[e.key]) {
     const [down, right] = cursor ? MOVES[e.key] : [0, 0];
-    cursor = { row: Math.min(layers.length - 1, Math.max(0, at.row + down)), col: Math.min(shape.per_layer - 1, Math.max(0, at.col + right)) };
+    const row = Math.min(layers.length - 1, Math.max(0, at.row + down));
+    cursor = { row, col: Math.min(layers[row].tiers.length - 1, Math.max(0, at.col + right)) };
   } else return;
   e.preventDefault();
   draw();

@@ -12,13 +12,9 @@ static uint64_t wall_clock(void *clock) {
     return sl_now_ns();
 }
 
-static struct sl_heat_config heat_shape(const struct sl_expert_layout *l, uint64_t fingerprint) {
-    return (struct sl_heat_config){
-        .n_layer = l->n_layer, .n_expert = l->n_expert, .k = l->k, .fingerprint = fingerprint};
-}
-
 size_t sl_fetch_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32_t max_rows) {
-    struct sl_heat_config shape = heat_shape(l, 0);
+    struct sl_heat_config shape;
+    sl_expert_layout_heat(l, 0, &shape);
     struct sl_fetch *f;
     size_t slot = sizeof *f->warm;
     size_t expert = sizeof *f->leases + sizeof *f->new_fills + sizeof *f->refs +
@@ -65,7 +61,8 @@ enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_f
     enum sl_status st = SL_OK;
     if (!allocate(f, config->max_rows))
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for a table of %u slots", n_slots);
-    struct sl_heat_config shape = heat_shape(l, config->fingerprint);
+    struct sl_heat_config shape;
+    sl_expert_layout_heat(l, config->fingerprint, &shape);
     if (st == SL_OK)
         st = sl_heat_create(&shape, &f->heat, err);
     uint32_t class_slots[SL_SLAB_CLASSES];

@@ -1,5 +1,7 @@
 #include "engine/experts/expert_layout.h"
 
+#include "expert_cache/heat.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +34,7 @@ static enum sl_status add_layer(struct sl_expert_layout *l, const struct sl_mode
     struct sl_routed_layer *r = &l->layers[l->n_layer];
     uint32_t size_bytes[SL_EXPERT_EXTENTS] = {0};
     r->model_layer = model->hp.first_layer + model_layer;
+    r->n_expert = model->layers[model_layer].spec.experts.n_expert;
     r->k = model->layers[model_layer].spec.experts.n_used;
     r->no_gate = !sl_experts_gated(&model->layers[model_layer].spec.experts);
     uint32_t n = sl_routed_extents(r);
@@ -52,10 +55,15 @@ static enum sl_status add_layer(struct sl_expert_layout *l, const struct sl_mode
     enum sl_status st = find_class(l, size_bytes, n, &r->size_class, err);
     if (st != SL_OK)
         return st;
-    l->classes[r->size_class].n_layer++;
+    struct sl_expert_class *class = &l->classes[r->size_class];
+    class->n_layer++;
+    class->n_expert += r->n_expert;
+    class->k = r->k > class->k ? r->k : class->k;
     l->layer_class[l->n_layer] = (uint8_t)r->size_class;
+    l->counts[l->n_layer] = (struct sl_heat_layer){(uint16_t)r->n_expert, (uint16_t)r->k};
     l->routed_of[model_layer] = l->n_layer++;
-    l->total_bytes += r->expert_bytes * l->n_expert;
+    l->n_all += r->n_expert;
+    l->total_bytes += r->expert_bytes * r->n_expert;
     l->token_bytes += r->expert_bytes * r->k;
     return SL_OK;
 }
@@ -66,9 +74,10 @@ enum sl_status sl_expert_layout_make(const struct sl_model *model,
     struct sl_expert_layout l = {.n_expert = hp->n_expert, .k = hp->n_expert_used};
     l.layers = calloc(hp->n_layer, sizeof *l.layers);
     l.layer_class = calloc(hp->n_layer, sizeof *l.layer_class);
+    l.counts = calloc(hp->n_layer, sizeof *l.counts);
     l.routed_of = calloc(hp->n_layer, sizeof *l.routed_of);
     enum sl_status st = SL_OK;
-    if (!l.layers || !l.layer_class || !l.routed_of)
+    if (!l.layers || !l.layer_class || !l.counts || !l.routed_of)
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for the table of experts");
     for (uint32_t i = 0; i < hp->n_layer && st == SL_OK; i++) {
         l.routed_of[i] = SL_NO_ROUTED_LAYER;
@@ -86,8 +95,18 @@ enum sl_status sl_expert_layout_make(const struct sl_model *model,
 void sl_expert_layout_release(struct sl_expert_layout *layout) {
     free(layout->layers);
     free(layout->layer_class);
+    free(layout->counts);
     free(layout->routed_of);
     memset(layout, 0, sizeof *layout);
+}
+
+void sl_expert_layout_heat(const struct sl_expert_layout *l, uint64_t fingerprint,
+                           struct sl_heat_config *out_config) {
+    *out_config = (struct sl_heat_config){.n_layer = l->n_layer,
+                                          .n_expert = l->n_expert,
+                                          .k = l->k,
+                                          .layers = l->counts,
+                                          .fingerprint = fingerprint};
 }
 
 void sl_expert_layout_read(const struct sl_expert_layout *l, uint32_t routed_layer, uint32_t expert,

@@ -14,7 +14,9 @@
 static void place_all(struct sl_fetch *f, uint32_t layer, uint32_t n_rows) {
     const float *heat = sl_heat_layer(f->heat, layer);
     sl_prompt_shares_begin(&f->shares, n_rows);
-    for (uint32_t e = 0; e < f->layout->n_expert; e++) {
+    for (uint32_t e = f->layout->layers[layer].n_expert; e < f->layout->n_expert; e++)
+        sl_prompt_shares_leave_out(&f->shares, e); /* it has none of this number */
+    for (uint32_t e = 0; e < f->layout->layers[layer].n_expert; e++) {
         struct sl_expert_id id = {(uint16_t)layer, (uint16_t)e};
         if (f->tiers && sl_tiers_has(f->tiers, id))
             sl_prompt_shares_leave_out(&f->shares, e);

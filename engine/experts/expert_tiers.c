@@ -37,7 +37,7 @@ static size_t largest_slot(const struct sl_expert_layout *l) {
 
 static uint32_t window_slots(const struct sl_expert_layout *l) {
     size_t n = WINDOW_BYTES / largest_slot(l), least = WINDOW_TOP_K * l->k, most = l->n_expert / 2;
-    size_t part = (size_t)l->n_layer * l->n_expert / WINDOW_PART;
+    size_t part = l->n_all / WINDOW_PART;
     least = least > WINDOW_LEAST ? least : WINDOW_LEAST;
     n = n < most ? n : most;
     n = n < part ? n : part;
@@ -45,7 +45,8 @@ static uint32_t window_slots(const struct sl_expert_layout *l) {
 }
 
 size_t sl_tiers_host_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32_t max_rows) {
-    struct sl_heat_config shape = {.n_layer = l->n_layer, .n_expert = l->n_expert, .k = l->k};
+    struct sl_heat_config shape;
+    sl_expert_layout_heat(l, 0, &shape);
     struct sl_tiers *t;
     return sizeof *t + (size_t)l->n_layer * l->n_expert * sizeof *t->at +
            l->n_expert *
@@ -117,9 +118,10 @@ enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config 
     t->layout = l;
     t->heat = f->heat;
     t->host = f->cache;
-    t->n_all = l->n_layer * l->n_expert;
+    t->n_all = l->n_all;
     t->kept_cap = kept_cap(l);
-    t->at = malloc(t->n_all * sizeof *t->at);
+    size_t at_bytes = (size_t)l->n_layer * l->n_expert * sizeof *t->at;
+    t->at = malloc(at_bytes);
     t->kept = calloc(t->kept_cap, sizeof *t->kept);
     t->hits = calloc(l->n_expert, sizeof *t->hits);
     t->group = calloc(l->n_expert, sizeof *t->group);
@@ -132,7 +134,7 @@ enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config 
         !t->window.slots)
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for the table of device slots");
     else
-        memset(t->at, 0xff, t->n_all * sizeof *t->at);
+        memset(t->at, 0xff, at_bytes);
     if (st == SL_OK)
         st = map_slots(t, f->slots, err);
     size_t bytes = args_bytes(l, config->max_rows);
@@ -189,7 +191,7 @@ bool sl_tiers_has(const struct sl_tiers *t, struct sl_expert_id id) {
 }
 
 void sl_tiers_refs(const struct sl_tiers *t, uint32_t layer, struct sl_expert_ref *out_refs) {
-    for (uint32_t e = 0; e < t->layout->n_expert; e++) {
+    for (uint32_t e = 0; e < t->layout->layers[layer].n_expert; e++) {
         struct sl_expert_id id = {(uint16_t)layer, (uint16_t)e};
         assert(sl_tiers_has(t, id));
         out_refs[e] = sl_tiers_ref(t, id, sl_tiers_slot(t, *sl_tiers_at(t, id)));

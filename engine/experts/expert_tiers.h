@@ -64,7 +64,7 @@ const struct sl_tiers_stats *sl_tiers_stats(const struct sl_tiers *t);
 const struct sl_cache *sl_tiers_cache(const struct sl_tiers *t);
 /* Are all experts of all layers on the device? Then none will ever leave, until forget. */
 bool sl_tiers_complete(const struct sl_tiers *t);
-/* Where a routed layer's experts are, when the tier is complete: refs [n_expert]. */
+/* Where a routed layer's experts are, when the tier is complete: refs [n_expert of the layer]. */
 void sl_tiers_refs(const struct sl_tiers *t, uint32_t routed_layer, struct sl_expert_ref *out_refs);
 /* Counts up whenever what is complete has become so anew: refs of an earlier count are stale. */
 uint32_t sl_tiers_version(const struct sl_tiers *t);

@@ -56,9 +56,9 @@ void sl_tiers_forget(struct sl_fetch *f) {
     if (t->cache)
         sl_cache_forget(t->cache);
     for (uint32_t l = 0; l < t->layout->n_layer; l++)
-        for (uint32_t e = 0; e < t->layout->n_expert; e++)
+        for (uint32_t e = 0; e < t->layout->layers[l].n_expert; e++)
             sl_cache_elsewhere(t->host, (struct sl_expert_id){(uint16_t)l, (uint16_t)e}, false);
-    memset(t->at, 0xff, t->n_all * sizeof *t->at);
+    memset(t->at, 0xff, (size_t)t->layout->n_layer * t->layout->n_expert * sizeof *t->at);
     t->n_on = 0;
     t->warm_cursor = f->n_warm;
 }

@@ -228,11 +228,11 @@ void sl_forward_follow_prediction(struct sl_forward *f, uint32_t layer, uint32_t
     if (f->predicted == layer || !n_words || !look(ids, n_words, PREDICTION_LOOK_NS))
         return;
     f->predicted = layer;
-    for (uint32_t i = 0; i < n_words; i++)
-        if (ids[i] >= f->hp->n_expert)
-            return; /* the next layer's own choice tells that something is wrong */
     for (uint32_t i = 0; i < sl_forward_can_predict(f, layer, f->prediction); i++) {
         uint32_t of = layer + sl_fetch_prediction_ahead[i], n_ids = n_chosen(f, of, n);
+        for (uint32_t j = 0; j < n_ids; j++)
+            if (ids[j] >= f->layers[of].spec->experts.n_expert)
+                return; /* that layer's own choice tells that something is wrong */
         sl_fetch_predict(f->fetch, i, f->layers[of].routed_layer, ids, n_ids);
         ids += n_ids;
     }
@@ -284,15 +284,15 @@ static void count_routes(struct sl_forward *f) {
 /* Writes the device's table of where experts are. */
 static enum sl_status upload_refs(struct sl_forward *f, const struct sl_tiers *tiers) {
     struct sl_expert_ref refs[SL_MAX_EXPERTS];
-    uint32_t n = f->hp->n_expert;
     for (uint32_t i = 0; i < f->hp->n_layer; i++) {
         const struct sl_layer_weights *w = &f->layers[i];
+        size_t bytes = w->spec->experts.n_expert * sizeof refs[0];
         if (w->routed_layer == SL_NO_ROUTED_LAYER)
             continue;
         if (tiers)
             sl_tiers_refs(tiers, w->routed_layer, refs);
-        enum sl_status st = sl_forward_upload(f, f->a.refs + (size_t)i * n,
-                                              tiers ? refs : w->experts, n * sizeof refs[0]);
+        enum sl_status st = sl_forward_upload(f, f->a.refs + (size_t)i * f->hp->n_expert,
+                                              tiers ? refs : w->experts, bytes);
         if (st != SL_OK)
             return st;
     }

@@ -11,7 +11,7 @@
 
 struct sl_expert_map {
     struct sl_expert_map_shape shape;
-    uint32_t *model_layer;
+    uint32_t *model_layer, *layer_n_expert;
     uint32_t n_parts;
     atomic_uint asked; /* a bit for each part */
     pthread_mutex_t lock;
@@ -22,7 +22,7 @@ struct sl_expert_map {
 };
 
 size_t sl_expert_map_bytes(uint32_t n_layer, uint32_t n_expert) {
-    return sizeof(struct sl_expert_map) + n_layer * sizeof(uint32_t) +
+    return sizeof(struct sl_expert_map) + 2 * n_layer * sizeof(uint32_t) +
            2 * (size_t)n_layer * n_expert;
 }
 
@@ -35,13 +35,17 @@ static enum sl_status take_shape(const struct sl_expert_layout *l, struct sl_exp
     m->shape.n_expert = l->n_expert;
     m->shape.k = l->k;
     m->model_layer = calloc(l->n_layer + 1, sizeof *m->model_layer);
+    m->layer_n_expert = calloc(l->n_layer + 1, sizeof *m->layer_n_expert);
     m->cells = malloc(n_cells(m) + 1);
     m->seen = malloc(n_cells(m) + 1);
-    if (!m->model_layer || !m->cells || !m->seen)
+    if (!m->model_layer || !m->layer_n_expert || !m->cells || !m->seen)
         return SL_ERR_NOMEM;
-    for (uint32_t i = 0; i < l->n_layer; i++)
+    for (uint32_t i = 0; i < l->n_layer; i++) {
         m->model_layer[i] = l->layers[i].model_layer;
+        m->layer_n_expert[i] = l->layers[i].n_expert;
+    }
     m->shape.model_layer = m->model_layer;
+    m->shape.layer_n_expert = m->layer_n_expert;
     return SL_OK;
 }
 
@@ -77,6 +81,7 @@ void sl_expert_map_destroy(struct sl_expert_map **pm) {
         return;
     pthread_mutex_destroy(&m->lock);
     free(m->model_layer);
+    free(m->layer_n_expert);
     free(m->cells);
     free(m->seen);
     free(m);
@@ -112,14 +117,18 @@ void sl_expert_map_look(uint32_t n_layer, uint32_t n_expert, const struct sl_hea
                         uint8_t *out_cells) {
     for (uint32_t layer = 0; layer < n_layer; layer++) {
         const float *p = heat ? sl_heat_layer(heat, layer) : NULL;
-        for (uint32_t i = 0; i < n_expert; i++) {
+        uint32_t n = heat ? sl_heat_config(heat)->layers[layer].n_expert : n_expert;
+        for (uint32_t i = n; i < n_expert; i++)
+            out_cells[i] = sl_expert_cell(SL_TIER_DISK, 0);
+        for (uint32_t i = 0; i < n; i++) {
             enum sl_tier tier = SL_TIER_DISK;
             struct sl_expert_id id = {(uint16_t)layer, (uint16_t)i};
             for (uint32_t t = 0; t < n_tiers; t++)
                 if (!tiers[t].cache || sl_cache_is_ready(tiers[t].cache, id))
                     tier = tiers[t].tier;
-            *out_cells++ = sl_expert_cell(tier, p ? heat_step(p[i]) : 0);
+            out_cells[i] = sl_expert_cell(tier, p ? heat_step(p[i]) : 0);
         }
+        out_cells += n_expert;
     }
 }
 

@@ -32,10 +32,13 @@ static inline uint32_t sl_expert_cell_heat(uint8_t cell) {
 }
 
 struct sl_expert_map_shape {
-    uint32_t n_layer, n_expert, k; /* layers with routed experts; 0 in a dense model */
-    const uint32_t *model_layer;   /* [n_layer] which of the model's layers */
-    bool has_heat;                 /* kept only if experts have to be chosen for slots */
-    enum sl_tier computing;        /* the tier that experts are computed from */
+    uint32_t n_layer;               /* layers with routed experts; 0 in a dense model */
+    uint32_t n_expert;              /* of a layer, the most */
+    uint32_t k;                     /* of which a row uses so many, the most likewise */
+    const uint32_t *model_layer;    /* [n_layer] which of the model's layers */
+    const uint32_t *layer_n_expert; /* [n_layer] each layer's own; cells beyond say nothing */
+    bool has_heat;                  /* kept only if experts have to be chosen for slots */
+    enum sl_tier computing;         /* the tier that experts are computed from */
 };
 
 struct sl_expert_map;
@@ -74,7 +77,8 @@ struct sl_expert_map_tier {
     const struct sl_cache *cache;
 };
 /* Reads the cells, called by whoever has caches and heat of n_layer layers: out_cells [n_layer,
- * n_expert]. An expert in several tiers is shown in the last of them. heat may be NULL. */
+ * n_expert]. An expert in several tiers is shown in the last of them. heat may be NULL where no
+ * tier has a cache; else it says how many experts a layer has, and cells beyond are 0. */
 void sl_expert_map_look(uint32_t n_layer, uint32_t n_expert, const struct sl_heat *heat,
                         const struct sl_expert_map_tier *tiers, uint32_t n_tiers,
                         uint8_t *out_cells);

@@ -452,7 +452,7 @@ static enum sl_status plan_experts(const struct subject *s, struct sl_memory_pla
     if (st != SL_OK)
         return st;
     p->n_class = l.n_class;
-    p->n_experts = l.n_layer * l.n_expert;
+    p->n_experts = l.n_all;
     p->expert_bytes = l.total_bytes;
     enum sl_experts_where where = l.n_layer ? p->config.experts : SL_EXPERTS_RESIDENT;
     if (p->discrete && p->config.no_overflow && where == SL_EXPERTS_AUTO)

@@ -10,6 +10,14 @@
  * through them on their way up, and those that go down need room before others have left. */
 #define SPARE_TOP_K 4u
 
+/* Of each class as many as a row uses of a layer. */
+static uint32_t least_slots(const struct sl_expert_layout *l) {
+    uint32_t n = 0;
+    for (uint32_t c = 0; c < l->n_class; c++)
+        n += l->classes[c].k;
+    return n;
+}
+
 /* ---- the device's ---- */
 
 static enum sl_status refuse_device(const struct sl_memory_plan *p, uint32_t n_least,
@@ -37,14 +45,15 @@ static enum sl_status device_slots(const struct sl_expert_layout *l, struct sl_m
     struct sl_cache_class classes[SL_SLAB_CLASSES];
     uint64_t least = 0, fixed = sl_plan_fixed_device_bytes(p) + beside_slots(l, p);
     for (uint32_t c = 0; c < l->n_class; c++) {
-        classes[c] = (struct sl_cache_class){.n_expert = l->classes[c].n_layer * l->n_expert,
+        classes[c] = (struct sl_cache_class){.n_expert = l->classes[c].n_expert,
+                                             .k = l->classes[c].k,
                                              .slot_bytes = l->classes[c].slot.slot_bytes};
-        least += classes[c].slot_bytes * l->k;
+        least += classes[c].slot_bytes * l->classes[c].k;
     }
     p->vram_least_bytes = sl_plan_name_least(fixed + least);
     if (p->vram_budget_bytes < fixed + least)
-        return refuse_device(p, l->k * l->n_class, least, err);
-    enum sl_status st = sl_cache_split(classes, l->n_class, l->k, p->vram_budget_bytes - fixed,
+        return refuse_device(p, least_slots(l), least, err);
+    enum sl_status st = sl_cache_split(classes, l->n_class, p->vram_budget_bytes - fixed,
                                        p->device_class_slots, err);
     p->n_device_slots = 0;
     p->device_slot_bytes = beside_slots(l, p);
@@ -60,8 +69,8 @@ static enum sl_status device_slots(const struct sl_expert_layout *l, struct sl_m
 /* Experts of a class that slots of the host may be of use to. */
 static uint32_t host_experts(const struct sl_expert_layout *l, const struct sl_memory_plan *p,
                              uint32_t class) {
-    uint32_t n = l->classes[class].n_layer * l->n_expert;
-    uint32_t above = p->device_class_slots[class], spare = SPARE_TOP_K * l->k;
+    uint32_t n = l->classes[class].n_expert;
+    uint32_t above = p->device_class_slots[class], spare = SPARE_TOP_K * l->classes[class].k;
     return above > spare ? n - above + spare : n;
 }
 
@@ -114,8 +123,9 @@ enum sl_status sl_plan_slots(const struct sl_expert_layout *l, struct sl_memory_
         uint64_t slot = l->classes[c].slot.slot_bytes;
         classes[c] =
             (struct sl_cache_class){.n_expert = host_experts(l, p, c),
+                                    .k = l->classes[c].k,
                                     .slot_bytes = slot + table + slot / SL_REGISTERED_SHARE + 1};
-        least += classes[c].slot_bytes * l->k;
+        least += classes[c].slot_bytes * l->classes[c].k;
     }
     uint64_t others = sl_plan_fixed_bytes(p) + base;
     p->least_bytes = sl_plan_name_least(others + least);
@@ -124,12 +134,12 @@ enum sl_status sl_plan_slots(const struct sl_expert_layout *l, struct sl_memory_
         return device_st;
     }
     if (p->budget_bytes < others + least)
-        return refuse_host(p, l->k * l->n_class, least, err);
+        return refuse_host(p, least_slots(l), least, err);
     p->pinned_least_bytes = p->reads_back ? p->pinned_bytes + least : 0;
     if (p->pinned_budget_bytes < p->pinned_least_bytes)
         return sl_plan_refuse_pinned(p, p->pinned_least_bytes, err);
     enum sl_status st =
-        sl_cache_split(classes, l->n_class, l->k, room_for_slots(p, others), p->class_slots, err);
+        sl_cache_split(classes, l->n_class, room_for_slots(p, others), p->class_slots, err);
     if (st != SL_OK)
         return st;
     p->n_slots = 0;

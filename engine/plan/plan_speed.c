@@ -71,9 +71,9 @@ static double class_hits(const struct sl_expert_layout *l, uint32_t class, uint3
             continue;
         const float *p = sl_heat_layer(known->heat, known->first + i);
         double sum = 0;
-        for (uint32_t e = 0; e < l->n_expert; e++)
+        for (uint32_t e = 0; e < l->layers[i].n_expert; e++)
             sum += (double)p[e];
-        for (uint32_t e = 0; e < l->n_expert; e++) /* a token uses k of them */
+        for (uint32_t e = 0; e < l->layers[i].n_expert; e++) /* a token uses k of them */
             use[n++] = (float)((double)p[e] * l->layers[i].k / sum);
         all += l->layers[i].k;
     }
@@ -84,7 +84,7 @@ static double class_hits(const struct sl_expert_layout *l, uint32_t class, uint3
 }
 
 static double uniform_hits(const struct sl_expert_layout *l, uint32_t class, uint32_t n_slots) {
-    double n = (double)l->classes[class].n_layer * l->n_expert;
+    double n = l->classes[class].n_expert;
     return n > n_slots ? n_slots / n : 1;
 }
 
@@ -104,16 +104,14 @@ static struct sl_heat *open_heat(const struct sl_model *model, const struct sl_e
     struct sl_heat *heat = NULL;
     if (!path)
         return NULL;
-    struct sl_heat_config shape = {.n_layer = l->n_layer,
-                                   .n_expert = l->n_expert,
-                                   .k = l->k,
-                                   .fingerprint = sl_model_fingerprint(model)};
+    struct sl_heat_config shape;
+    sl_expert_layout_heat(l, sl_model_fingerprint(model), &shape);
     if (sl_heat_create(&shape, &heat, &why) != SL_OK)
         return NULL;
     bool differs = false;
     sl_heat_store_peek(path, heat);
     for (uint32_t i = 0; i < l->n_layer && !differs; i++)
-        for (uint32_t e = 1; e < l->n_expert && !differs; e++)
+        for (uint32_t e = 1; e < l->layers[i].n_expert && !differs; e++)
             differs = fabsf(sl_heat_layer(heat, i)[e] - sl_heat_layer(heat, i)[0]) > 0;
     if (!differs)
         sl_heat_destroy(&heat);
@@ -135,12 +133,12 @@ struct slots {
 static enum sl_status find_shares(const struct sl_expert_layout *l, const struct slots *slots,
                                   const struct known *known, struct sl_plan_speed *s,
                                   struct sl_err *err) {
-    float *use = malloc(((size_t)l->n_layer * l->n_expert + 1) * sizeof *use);
+    float *use = malloc(((size_t)l->n_all + 1) * sizeof *use);
     double hits = 0, resident = 0, all = 0, on_device = 0;
     if (!use)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for a table of experts");
     for (uint32_t c = 0; c < l->n_class; c++) {
-        uint32_t all_slots = l->classes[c].n_layer * l->n_expert;
+        uint32_t all_slots = l->classes[c].n_expert;
         uint32_t device = slots->device[c], n = slots->host[c] + device;
         n = n < all_slots ? n : all_slots;
         device = device < all_slots ? device : all_slots;

@@ -53,11 +53,12 @@ static uint32_t level_of(double times) {
 static bool add_layer(const struct sl_split_routing *r, uint32_t layer, struct row *row) {
     struct row of = {.n = {0}};
     const float *uses = r->uses[layer];
-    double sum = sum_of(uses, r->n_expert), bytes = r->routed_token_bytes[layer];
+    uint32_t n_expert = r->n_expert[layer];
+    double sum = sum_of(uses, n_expert), bytes = r->routed_token_bytes[layer];
     uint32_t least = LEVELS, most = 0;
-    for (uint32_t e = 0; e < r->n_expert && bytes > 0; e++) {
-        double part = sum > 0 ? use_of(uses, e) / sum : 1.0 / r->n_expert;
-        uint32_t l = level_of(part * r->n_expert);
+    for (uint32_t e = 0; e < n_expert && bytes > 0; e++) {
+        double part = sum > 0 ? use_of(uses, e) / sum : 1.0 / n_expert;
+        uint32_t l = level_of(part * n_expert);
         of.bytes[l] += part * bytes;
         of.n[l]++;
         least = l < least ? l : least;

@@ -19,7 +19,8 @@
 struct sl_split_heat;
 
 struct sl_split_routing {
-    uint32_t n_layer, n_expert;
+    uint32_t n_layer;
+    const uint32_t *n_expert; /* [n_layer] routed experts; 0 = none */
     /* [n_layer] each [n_expert], in any unit; NULL: nothing is known of that layer, or it has no
      * routed experts. Values below 0 or not finite count as never used. A layer of which no expert
      * is used counts as unknown: all its experts are alike. */

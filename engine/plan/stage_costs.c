@@ -88,7 +88,7 @@ static enum sl_status least_slots(const struct sl_model *model, uint32_t batch_t
         return st;
     *out_bytes = l.n_layer ? sl_tiers_device_bytes(&l, batch_tokens) + relay_bytes : 0;
     for (uint32_t c = 0; c < l.n_class; c++)
-        *out_bytes += (uint64_t)l.classes[c].slot.slot_bytes * l.k;
+        *out_bytes += (uint64_t)l.classes[c].slot.slot_bytes * l.classes[c].k;
     sl_expert_layout_release(&l);
     return SL_OK;
 }
@@ -202,6 +202,7 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
 static void rank(struct sl_stage_costs *c, const struct sl_expert_layout *l,
                  const struct sl_heat *heat) {
     const float *uses[SL_MAX_LAYERS] = {NULL};
+    uint32_t n_expert[SL_MAX_LAYERS] = {0};
     uint8_t size_class[SL_MAX_LAYERS] = {0};
     double bytes[SL_MAX_LAYERS];
     for (uint32_t i = 0; i < c->model.n_layer; i++) {
@@ -210,11 +211,12 @@ static void rank(struct sl_stage_costs *c, const struct sl_expert_layout *l,
         if (at == SL_NO_ROUTED_LAYER)
             continue;
         uses[i] = sl_heat_rates(heat, at);
+        n_expert[i] = l->layers[at].n_expert;
         size_class[i] = l->layer_class[at];
     }
     const struct sl_split_routing routing = {
         .n_layer = c->model.n_layer,
-        .n_expert = l->n_expert,
+        .n_expert = n_expert,
         .uses = uses,
         .size_class = size_class,
         .routed_token_bytes = bytes,
@@ -231,10 +233,8 @@ bool sl_stage_costs_add_heat(struct sl_stage_costs *costs, const struct sl_model
     enum sl_status st = sl_expert_layout_make(model, &l, &why);
     if (st != SL_OK)
         return true;
-    const struct sl_heat_config shape = {.n_layer = l.n_layer,
-                                         .n_expert = l.n_expert,
-                                         .k = l.k,
-                                         .fingerprint = sl_model_fingerprint(model)};
+    struct sl_heat_config shape;
+    sl_expert_layout_heat(&l, sl_model_fingerprint(model), &shape);
     if (l.n_layer && sl_heat_create(&shape, &heat, &why) == SL_OK) {
         st = sl_heat_store_ask(heat_file, heat);
         if (st == SL_OK)

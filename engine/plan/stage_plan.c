@@ -89,7 +89,7 @@ static void add_slots(const struct sl_expert_layout *whole, const struct sl_expe
             if (memcmp(&slice->classes[c].slot, &whole->classes[k].slot,
                        sizeof whole->classes[k].slot) == 0) {
                 /* Where a stage has all of them resident each is as good as in a slot. */
-                uint32_t all = slice->classes[c].n_layer * slice->n_expert;
+                uint32_t all = slice->classes[c].n_expert;
                 uint32_t *there = p->discrete ? w->device_class_slots : w->class_slots;
                 there[k] += p->streaming ? 0 : all;
                 w->class_slots[k] += p->class_slots[c];

@@ -11,10 +11,15 @@ struct sl_joint_heat {
     size_t n_bytes;
 };
 
-static uint32_t n_routed(const struct sl_model *m) {
+/* Of the layers with routed experts; returns how many these are. */
+static uint32_t count_experts(const struct sl_model *m,
+                              struct sl_heat_layer out_counts[SL_MAX_LAYERS]) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < m->hp.n_layer; i++)
-        n += sl_model_layer_is_moe(m, i);
+    for (uint32_t i = 0; i < m->hp.n_layer; i++) {
+        const struct sl_experts_spec *x = &m->layers[i].spec.experts;
+        if (sl_model_layer_is_moe(m, i))
+            out_counts[n++] = (struct sl_heat_layer){(uint16_t)x->n_expert, (uint16_t)x->n_used};
+    }
     return n;
 }
 
@@ -28,7 +33,9 @@ size_t sl_joint_heat_bytes(const struct sl_hparams *hp) {
 
 enum sl_status sl_joint_heat_open(const char *path, const struct sl_model *model,
                                   struct sl_joint_heat **out_heat, struct sl_err *err) {
-    struct sl_heat_config c = {.n_layer = n_routed(model),
+    struct sl_heat_layer counts[SL_MAX_LAYERS];
+    struct sl_heat_config c = {.n_layer = count_experts(model, counts),
+                               .layers = counts,
                                .n_expert = model->hp.n_expert,
                                .k = model->hp.n_expert_used,
                                .fingerprint = sl_model_fingerprint(model)};

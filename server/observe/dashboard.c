@@ -225,7 +225,7 @@ void sl_experts_handle(struct sl_exchange *ex) {
     for (uint32_t i = 0; i < x->n_layer; i++) {
         if (i)
             sl_buf_puts(b, ",");
-        put_layer(b, x->model_layer[i], cells + (size_t)i * x->n_expert, x->n_expert);
+        put_layer(b, x->model_layer[i], cells + (size_t)i * x->n_expert, x->layer_n_expert[i]);
     }
     sl_buf_puts(b, "]}");
     free(cells);

@@ -156,8 +156,11 @@ static uint64_t make_layout(const struct sim_shape *shape, struct sl_expert_layo
     for (uint32_t i = 0; i < l->n_layer; i++) {
         uint32_t c = kind_of(shape, i);
         struct sl_routed_layer *r = &l->layers[i];
-        *r = (struct sl_routed_layer){
-            .model_layer = i, .size_class = c, .k = l->k, .expert_bytes = expert_bytes(shape, c)};
+        *r = (struct sl_routed_layer){.model_layer = i,
+                                      .size_class = c,
+                                      .n_expert = l->n_expert,
+                                      .k = l->k,
+                                      .expert_bytes = expert_bytes(shape, c)};
         for (uint32_t x = 0; x < 3; x++) {
             r->extent[x].offset_bytes = at;
             r->extent[x].size_bytes = shape->extent_bytes[c][x];
@@ -166,6 +169,9 @@ static uint64_t make_layout(const struct sim_shape *shape, struct sl_expert_layo
         at += shape->layer_bytes;
         l->layer_class[i] = (uint8_t)c;
         l->classes[c].n_layer++;
+        l->classes[c].n_expert += l->n_expert;
+        l->classes[c].k = l->k;
+        l->n_all += l->n_expert;
         l->total_bytes += r->expert_bytes * l->n_expert;
         l->token_bytes += r->expert_bytes * r->k;
     }

@@ -111,7 +111,9 @@ static inline void make_layout(struct rig *g, const struct shape *s) {
     for (uint32_t i = 0; i < s->n_layer; i++) {
         uint32_t c = l->n_class == 2 ? i % 2 : 0;
         l->layer_class[i] = (uint8_t)c;
-        l->layers[i] = (struct sl_routed_layer){.model_layer = i + 1, .size_class = c, .k = s->k};
+        l->layers[i] = (struct sl_routed_layer){
+            .model_layer = i + 1, .size_class = c, .n_expert = s->n_expert, .k = s->k};
+        l->n_all += s->n_expert;
         for (uint32_t x = 0; x < 3; x++) {
             l->layers[i].extent[x].offset_bytes = at;
             l->layers[i].extent[x].size_bytes = extents[c][x];

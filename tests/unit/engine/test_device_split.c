@@ -20,6 +20,7 @@
 struct routing {
     struct sl_split_routing r;
     const float *uses[MOST];
+    uint32_t n_expert[MOST];
     uint8_t size_class[MOST];
     double bytes[MOST];
     float of[MOST][N_EXPERT];
@@ -28,12 +29,13 @@ struct routing {
 static void init_routing(struct routing *t, uint32_t n_layer) {
     memset(t, 0, sizeof *t);
     t->r = (struct sl_split_routing){.n_layer = n_layer,
-                                     .n_expert = N_EXPERT,
+                                     .n_expert = t->n_expert,
                                      .uses = t->uses,
                                      .size_class = t->size_class,
                                      .routed_token_bytes = t->bytes};
     for (uint32_t i = 0; i < n_layer; i++) {
         t->uses[i] = t->of[i];
+        t->n_expert[i] = N_EXPERT;
         t->bytes[i] = 1000;
     }
 }
@@ -253,7 +255,7 @@ static int close_all(void **state) {
 /* As a run would have left it: the first half of the layers uses few experts, the other all alike;
  * or the other way round. */
 static void write_heat(bool second, uint64_t fingerprint) {
-    struct sl_heat_config shape = {N_LAYER, N_EXPERT, 4, fingerprint};
+    struct sl_heat_config shape = {N_LAYER, N_EXPERT, 4, NULL, fingerprint};
     struct sl_heat *heat;
     struct sl_heat_store *store;
     unlink(path);

@@ -40,7 +40,8 @@ static void shows_tiers_and_heat(void **state) {
     struct test_model m;
     open_model(&m, &sc);
     struct sl_heat *heat;
-    assert_ok(sl_heat_create(&(struct sl_heat_config){LAYERS, EXPERTS, 2, 1}, &heat, &test_err));
+    assert_ok(
+        sl_heat_create(&(struct sl_heat_config){LAYERS, EXPERTS, 2, NULL, 1}, &heat, &test_err));
     struct sl_cache *host = new_cache(heat, 8), *device = new_cache(heat, 4);
     fill(host, id_of(0, 1), true);
     fill(host, id_of(2, 5), true);

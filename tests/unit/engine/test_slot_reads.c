@@ -60,6 +60,7 @@ static struct bench *open_bench(uint32_t depth, bool short_file) {
     ok(sl_slot_layout_init(&b->layout.classes[0].slot, sizes, SL_EXPERT_EXTENTS, 1, &err));
     uint64_t at = 0;
     for (uint32_t i = 0; i < LAYERS; i++) {
+        b->layers[i].n_expert = EXPERTS;
         b->layers[i].k = 2;
         for (uint32_t x = 0; x < SL_EXPERT_EXTENTS; x++) {
             b->layers[i].extent[x].offset_bytes = at;

@@ -532,11 +532,11 @@ static void classes_do_not_mix(void **state) {
 static void split_shares_alike(void **state) {
     (void)state;
     struct sl_err err = {""};
-    struct sl_cache_class cl[] = {{1000, 100}, {200, 300}, {64, 50}};
+    struct sl_cache_class cl[] = {{1000, 8, 100}, {200, 8, 300}, {64, 8, 50}};
     uint32_t slots[3];
     for (uint64_t bytes = 0; bytes < 180000; bytes += 97) {
         uint64_t least = 8 * 450, sum = 0;
-        enum sl_status st = sl_cache_split(cl, 3, 8, bytes, slots, &err);
+        enum sl_status st = sl_cache_split(cl, 3, bytes, slots, &err);
         if (bytes < least) {
             assert_int_equal(st, SL_ERR_CONFIG);
             assert_non_null(strstr(err.text, "3600"));
@@ -557,10 +557,63 @@ static void split_shares_alike(void **state) {
         if (slots[1] > 9) /* above the least: the same share but for rounding */
             assert_true(a - b < 0.011 && b - a < 0.011);
     }
-    assert_int_equal(sl_cache_split(cl, 3, 8, UINT64_MAX, slots, &err), SL_OK);
+    assert_int_equal(sl_cache_split(cl, 3, UINT64_MAX, slots, &err), SL_OK);
     assert_int_equal(slots[0], 1000);
     assert_int_equal(slots[1], 200);
     assert_int_equal(slots[2], 64);
+}
+
+/* Layers 0 and 1 have 8 and 3 experts, of which a token uses 4 and 1: a class needs as many slots
+ * as its own layers do. */
+static void classes_of_layers_that_differ(void **state) {
+    (void)state;
+    static const struct sl_heat_layer layers[] = {{8, 4}, {3, 1}};
+    static const uint8_t class_of[] = {0, 1};
+    uint32_t slots[] = {4, 2};
+    struct rig r;
+    struct sl_err err = {""};
+    memset(&r, 0, sizeof r);
+    struct sl_heat_config hc = {.n_layer = 2, .n_expert = 8, .k = 4, .layers = layers};
+    assert_int_equal(sl_heat_create(&hc, &r.heat, &err), SL_OK);
+    struct sl_cache_config cc = {
+        .heat = r.heat, .layer_class = class_of, .n_class = 2, .class_slots = slots};
+    slots[1] = 0;
+    assert_int_equal(sl_cache_create(&cc, &r.cache, &err), SL_ERR_INVALID);
+    assert_non_null(strstr(err.text, "class 1 has 0 slots, but one token needs the 1"));
+    slots[1] = 2, slots[0] = 3;
+    assert_int_equal(sl_cache_create(&cc, &r.cache, &err), SL_ERR_INVALID);
+    assert_non_null(strstr(err.text, "class 0 has 3 slots, but one token needs the 4"));
+    slots[0] = 4;
+    assert_int_equal(sl_cache_create(&cc, &r.cache, &err), SL_OK);
+    for (uint16_t t = 0; t < 40; t++) {
+        uint16_t e = (uint16_t)(t % 3), four[] = {(uint16_t)(t % 8), (uint16_t)((t + 1) % 8),
+                                                  (uint16_t)((t + 2) % 8), (uint16_t)((t + 5) % 8)};
+        sl_heat_route(r.heat, 0, four, 1, 4, SL_PHASE_DECODE);
+        for (uint32_t i = 0; i < 4; i++)
+            assert_true(load(&r, 0, four[i]) < 4);
+        sl_heat_route(r.heat, 1, &e, 1, 1, SL_PHASE_DECODE);
+        uint32_t slot = load(&r, 1, e);
+        assert_true(slot >= 4 && slot < 6);
+        sl_cache_check(r.cache);
+    }
+    /* Of the second class one slot is demand's: the other can be read ahead into. */
+    struct sl_fill fill;
+    struct sl_expert_id absent = id(1, 0);
+    while (sl_cache_has(r.cache, absent))
+        absent.expert++;
+    assert_true(absent.expert < 3);
+    sl_heat_route(r.heat, 0, (const uint16_t[]){0, 1, 2, 3}, 1, 4, SL_PHASE_DECODE);
+    assert_int_equal(sl_cache_prefetch(r.cache, SL_PREFETCH_LOOKAHEAD, &absent, 1, 0, &fill), 1);
+    assert_int_equal(fill.action, SL_FILL_START);
+    sl_cache_filled(r.cache, fill.lease, SL_OK, 0);
+    close_rig(&r);
+    const struct sl_cache_class cl[] = {{8, 4, 10}, {3, 1, 100}};
+    assert_int_equal(sl_cache_split(cl, 2, 139, slots, &err), SL_ERR_CONFIG);
+    assert_non_null(strstr(err.text, "140, for 5 slots"));
+    assert_int_equal(sl_cache_split(cl, 2, 140, slots, &err), SL_OK);
+    assert_true(slots[0] == 4 && slots[1] == 1);
+    assert_int_equal(sl_cache_split(cl, 2, 380, slots, &err), SL_OK);
+    assert_true(slots[0] == 8 && slots[1] == 3);
 }
 
 /* ---- our own mistakes ---- */
@@ -723,6 +776,7 @@ int main(void) {
         cmocka_unit_test(prefetch_evicts_the_cheaper),
         cmocka_unit_test(classes_do_not_mix),
         cmocka_unit_test(split_shares_alike),
+        cmocka_unit_test(classes_of_layers_that_differ),
         cmocka_unit_test(refuses_bad_configurations),
         cmocka_unit_test(tiers_move_experts),
         cmocka_unit_test(stale_leases_assert),

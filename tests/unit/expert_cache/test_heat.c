@@ -367,10 +367,78 @@ static void any_rates_will_do(void **state) {
     free(image);
 }
 
+/* Layers of 16, 4 and 7 experts: those that a layer does not have are in no list and in no table,
+ * and the image says 0 of them, whatever a reader finds there. */
+static void layers_of_their_own(void **state) {
+    (void)state;
+    static const struct sl_heat_layer layers[] = {{16, 3}, {4, 1}, {7, 2}};
+    const struct sl_heat_config c = {.n_layer = 3, .n_expert = 16, .k = 3, .layers = layers};
+    struct sl_heat *h = create(&c), *again = create(&c);
+    for (uint16_t l = 0; l < 3; l++) /* all alike, at the mean of their layer */
+        for (uint16_t e = 1; e < layers[l].n_expert; e++)
+            assert_true(p_of(h, l, e) == p_of(h, l, 0));
+    assert_true(p_of(h, 2, 0) > p_of(h, 0, 0));
+    struct sl_rng rng = {5};
+    for (uint32_t t = 0; t < 300; t++)
+        for (uint16_t l = 0; l < 3; l++) {
+            uint16_t first = (uint16_t)sl_rng_below(&rng, layers[l].n_expert), ids[3];
+            for (uint16_t j = 0; j < layers[l].k; j++)
+                ids[j] = (uint16_t)((first + j) % layers[l].n_expert);
+            sl_heat_route(h, l, ids, 1, layers[l].k, t % 3 ? SL_PHASE_DECODE : SL_PHASE_PREFILL);
+        }
+    for (uint16_t l = 0; l < 3; l++) {
+        const float *rates = sl_heat_rates(h, l);
+        double sum = 0;
+        for (uint16_t e = 0; e < layers[l].n_expert; e++) {
+            assert_true(p_of(h, l, e) > 0 && p_of(h, l, e) <= 1);
+            sum += (double)rates[e];
+        }
+        assert_true(fabs(sum - layers[l].k) < 0.01); /* a tick uses k */
+    }
+    struct sl_expert_id ids[48];
+    bool seen[3][16] = {{false}};
+    assert_int_equal(sl_heat_hottest(h, 48, ids), 16 + 4 + 7);
+    for (uint32_t i = 0; i < 27; i++) {
+        assert_true(ids[i].expert < layers[ids[i].layer].n_expert);
+        assert_false(seen[ids[i].layer][ids[i].expert]);
+        seen[ids[i].layer][ids[i].expert] = true;
+    }
+    size_t n = sl_heat_image_bytes(&c);
+    uint8_t *image = malloc(n), *second = malloc(n);
+    struct sl_err err = {""};
+    assert_true(image && second);
+    sl_heat_export(h, image);
+    const uint8_t *layer1 = image + 32 + sl_heat_layer_bytes(h);
+    for (uint32_t e = 0; e < 16; e++)
+        assert_true((sl_get_u16(layer1 + 4 + 2 * e) == 0) == (e >= 4));
+    memcpy(second, image, n);
+    memset(second + (layer1 - image) + 4 + 2 * 4, 0xee, 2 * 12); /* rates of no expert */
+    sl_put_u32(second + n - 4, sl_crc32c(0, second, n - 4));
+    assert_int_equal(sl_heat_import(again, second, n, &err), SL_OK);
+    sl_heat_export(again, second);
+    assert_memory_equal(image, second, n);
+    struct sl_heat *part = create(
+        &(struct sl_heat_config){.n_layer = 2, .n_expert = 16, .k = 3, .layers = layers + 1});
+    sl_heat_take_layers(part, 0, h, 1, 2);
+    for (uint16_t e = 0; e < 7; e++)
+        assert_true(sl_heat_rates(part, 1)[e] == sl_heat_rates(h, 2)[e]);
+    free(image);
+    free(second);
+    sl_heat_destroy(&part);
+    sl_heat_destroy(&again);
+    sl_heat_destroy(&h);
+    static const struct sl_heat_layer bad[][1] = {{{0, 1}}, {{9, 1}}, {{8, 0}}, {{2, 3}}, {{8, 4}}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const struct sl_heat_config one = {.n_layer = 1, .n_expert = 8, .k = 3, .layers = bad[i]};
+        assert_int_equal(sl_heat_create(&one, &h, &err), SL_ERR_INVALID);
+    }
+}
+
 static void refuses_bad_shapes(void **state) {
     (void)state;
-    static const struct sl_heat_config bad[] = {{0, 8, 2, 0},    {1025, 8, 2, 0}, {4, 0, 1, 0},
-                                                {4, 4097, 2, 0}, {4, 8, 0, 0},    {4, 8, 9, 0}};
+    static const struct sl_heat_config bad[] = {{0, 8, 2, NULL, 0}, {1025, 8, 2, NULL, 0},
+                                                {4, 0, 1, NULL, 0}, {4, 4097, 2, NULL, 0},
+                                                {4, 8, 0, NULL, 0}, {4, 8, 9, NULL, 0}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct sl_heat *h = NULL;
         struct sl_err err = {""};
@@ -395,6 +463,7 @@ int main(void) {
         cmocka_unit_test(survives_a_restart),
         cmocka_unit_test(refuses_what_is_not_its_file),
         cmocka_unit_test(any_rates_will_do),
+        cmocka_unit_test(layers_of_their_own),
         cmocka_unit_test(refuses_bad_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
