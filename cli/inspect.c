@@ -321,9 +321,9 @@ static void print_routing(const struct sl_model *m, uint32_t layer, uint32_t n_r
     const struct sl_hparams *hp = &m->hp;
     const struct sl_layer *l = &m->layers[layer];
     const struct sl_experts_spec *x = &l->spec.experts;
-    char n1[32], n2[32];
+    char n1[32], n2[32], n3[32];
     label("experts");
-    printf("%" PRIu32 " per layer, %s per token, width %s; %s%s", hp->n_expert,
+    printf("%s per layer, %s per token, width %s; %s%s", OF_LAYERS(m, experts.n_expert, n3),
            OF_LAYERS(m, experts.n_used, n2), OF_LAYERS(m, experts.n_ff, n1),
            x->router_kind == SL_ROUTER_KIND_SIGMOID ? "sigmoid router"
            : x->router_softmax_topk                 ? "softmax over the chosen"

@@ -92,6 +92,17 @@ static json_t *of_layers(const struct sl_model *m, size_t offset) {
     return count(first);
 }
 
+/* The same, where layers without experts have none of it: `most` if the others agree. */
+static json_t *of_routed(const struct sl_model *m, size_t offset, uint32_t most) {
+    bool differ = false;
+    for (uint32_t l = 0; l < m->hp.n_layer; l++) {
+        uint32_t v;
+        memcpy(&v, (const char *)&m->layers[l].spec + offset, sizeof v);
+        differ |= m->layers[l].spec.ffn == SL_FFN_EXPERTS && v != most;
+    }
+    return differ ? of_layers(m, offset) : count(most);
+}
+
 static json_t *hparams_of(const struct sl_model *m) {
     const struct sl_hparams *hp = &m->hp;
     const struct sl_rope_spec *rope = &hp->rope[0];
@@ -104,13 +115,9 @@ static json_t *hparams_of(const struct sl_model *m) {
         const char *name;
         uint32_t v;
     } u[] = {
-        {"n_layer", hp->n_layer},
-        {"n_ctx_train", hp->n_ctx_train},
-        {"n_embd", hp->n_embd},
-        {"n_vocab", hp->n_vocab},
-        {"n_expert", hp->n_expert},
-        {"n_rot", rope->n_rot},
-        {"n_layer_nextn", hp->n_layer_nextn},
+        {"n_layer", hp->n_layer}, {"n_ctx_train", hp->n_ctx_train},
+        {"n_embd", hp->n_embd},   {"n_vocab", hp->n_vocab},
+        {"n_rot", rope->n_rot},   {"n_layer_nextn", hp->n_layer_nextn},
     };
     for (size_t i = 0; i < sizeof u / sizeof u[0]; i++)
         json_object_set_new(o, u[i].name, count(u[i].v));
@@ -143,13 +150,12 @@ static json_t *hparams_of(const struct sl_model *m) {
     };
     for (size_t i = 0; i < sizeof each / sizeof each[0]; i++)
         json_object_set_new(o, each[i].name, of_layers(m, each[i].offset));
-    bool differ = false;
-    for (uint32_t l = 0; l < hp->n_layer; l++)
-        differ |= m->layers[l].spec.ffn == SL_FFN_EXPERTS &&
-                  m->layers[l].spec.experts.n_used != hp->n_expert_used;
-    json_object_set_new(o, "n_expert_used",
-                        differ ? of_layers(m, offsetof(struct sl_layer_spec, experts.n_used))
-                               : count(hp->n_expert_used));
+    json_object_set_new(
+        o, "n_expert",
+        of_routed(m, offsetof(struct sl_layer_spec, experts.n_expert), hp->n_expert));
+    json_object_set_new(
+        o, "n_expert_used",
+        of_routed(m, offsetof(struct sl_layer_spec, experts.n_used), hp->n_expert_used));
     json_object_set_new(o, "norm_eps", json_real((double)hp->norm_eps));
     json_object_set_new(o, "rope_base", json_real((double)rope->base));
     json_object_set_new(o, "rope_scale", json_real((double)rope->scale));

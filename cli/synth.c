@@ -3,8 +3,10 @@
 #include "cli/commands.h"
 #include "cli/synth_presets.h"
 #include "common/clock.h"
+#include "common/limits.h"
 #include "model/synth/synth.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +37,27 @@ static bool parse_types(const char *option, const char *text, struct sl_synth_ty
     }
     *out = types;
     return types.n > 0;
+}
+
+/* "8,16,0": layer i takes entry i % n. */
+static bool parse_each(const char *text, struct sl_synth_config *c) {
+    c->n_each = c->n_expert = 0;
+    do {
+        char *end;
+        errno = 0;
+        unsigned long n = strtoul(text, &end, 10);
+        if (*text < '0' || *text > '9' || errno || n > SL_MAX_EXPERTS || (*end && *end != ',') ||
+            (*end && !end[1]) || c->n_each == SL_SYNTH_MAX_EACH) {
+            sl_usage_error("synth",
+                           "--experts-each: must be up to %u numbers from 0 to %u, as 8,16,0",
+                           SL_SYNTH_MAX_EACH, SL_MAX_EXPERTS);
+            return false;
+        }
+        c->n_expert_each[c->n_each++] = (uint32_t)n;
+        c->n_expert = n > c->n_expert ? (uint32_t)n : c->n_expert;
+        text = *end ? end + 1 : end;
+    } while (*text);
+    return true;
 }
 
 struct progress {
@@ -290,7 +313,7 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
 static struct given {
     struct sl_synth_config c;
     const char *path, *preset;
-    const char *type, *attn, *ffn, *gate, *up, *down, *embd, *output;
+    const char *type, *attn, *ffn, *gate, *up, *down, *embd, *output, *each;
     bool quiet;
 } given;
 
@@ -329,6 +352,8 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 0, "--ff", "N", &given.c.n_ff, "dense feed-forward width (default 512)", false},
     {SL_ARG_U32, 0, "--experts", "N", &given.c.n_expert,
      "experts per layer; 0 with llama = dense (default 8)", false},
+    {SL_ARG_STRING, 0, "--experts-each", "LIST", &given.each,
+     "experts of each layer, as 8,16,0: repeated over the layers; 0 = dense", false},
     {SL_ARG_U32, 0, "--top-k", "N", &given.c.n_expert_used, "experts per token (default 2)", false},
     {SL_ARG_U32, 0, "--odd-top-k", "N", &given.c.n_expert_used_odd,
      "experts per token in layers 1, 3, 5, ... (default: as in the others)", false},
@@ -519,7 +544,7 @@ int sl_cmd_synth(int argc, char **argv) {
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
-    if (!read_types(c))
+    if (!read_types(c) || (given.each && !parse_each(given.each, c)))
         return 2;
 
     struct sl_err err;

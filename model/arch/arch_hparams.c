@@ -292,7 +292,6 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
     if (hp.norm_eps < 0)
         return sl_fail(err, SL_ERR_CORRUPT, "%.160s: key '%s' is missing", sl_gguf_file_path(g, 0),
                        sl_keys_name(&k, eps));
-    SL_TRY(sl_keys_u32(&k, "expert_count", false, 0, SL_MAX_EXPERTS, &hp.n_expert));
     struct sl_layer *layers = calloc(hp.n_layer, sizeof *layers);
     if (!layers)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory for %u layers", hp.n_layer);

@@ -9,8 +9,8 @@
 #define SL_ARCH_MAX_WIDTH    (1u << 20) /* n_embd, n_ff, heads * head_dim */
 #define SL_ARCH_MAX_HEAD_DIM 4096u
 
-/* arch_layers.c: the specs of layers [hp->n_layer], and hp->n_expert_used. Of hp n_layer, n_embd,
- * n_ctx_train and n_expert are known. */
+/* arch_layers.c: the specs of layers [hp->n_layer], hp->n_expert and hp->n_expert_used. Of hp
+ * n_layer, n_embd and n_ctx_train are known. */
 enum sl_status sl_arch_read_layers(struct sl_keys *k, const struct sl_arch *arch,
                                    struct sl_hparams *hp, struct sl_layer *layers) SL_MUST_CHECK;
 /* arch_delta.c: which layers have a gated delta net, and its shape. */

@@ -95,24 +95,44 @@ static enum sl_status read_attention(struct sl_keys *k, const struct sl_arch *ar
     return SL_OK;
 }
 
-/* Groups of experts of which a router chooses some first. One group is none. */
+/* How many experts each layer has, and how many of them a row uses: [n_layer]. */
+struct expert_counts {
+    uint32_t n[SL_MAX_LAYERS], used[SL_MAX_LAYERS];
+    bool each; /* the file has numbers that differ; 0 is of a dense layer */
+};
+
+/* One number, or one for each layer; the most of them into hp. */
+static enum sl_status read_counts(struct sl_keys *k, struct sl_hparams *hp,
+                                  struct expert_counts *x) {
+    SL_TRY(sl_keys_u32_each(k, "expert_count", false, 0, SL_MAX_EXPERTS, x->n));
+    for (uint32_t l = 0; l < hp->n_layer; l++) {
+        hp->n_expert = x->n[l] > hp->n_expert ? x->n[l] : hp->n_expert;
+        x->each |= x->n[l] != x->n[0];
+    }
+    return SL_OK;
+}
+
+/* Groups of experts of which a router chooses some first, as many in each layer. One group is none.
+ */
 static enum sl_status read_groups(struct sl_keys *k, const struct sl_hparams *hp,
-                                  struct sl_experts_spec *x) {
+                                  const struct expert_counts *have, struct sl_experts_spec *x) {
     uint32_t n = 0, used = 0;
     SL_TRY(sl_keys_u32(k, "expert_group_count", false, 0, hp->n_expert < 4 ? 1 : hp->n_expert / 2,
                        &n));
     if (n <= 1)
         return SL_OK;
-    if (hp->n_expert % n != 0)
-        return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_group_count",
-                            "%" PRIu32 " experts are not %" PRIu32 " groups of one size",
-                            hp->n_expert, n);
     uint32_t most = n < SL_MAX_EXPERTS_USED ? n : SL_MAX_EXPERTS_USED;
+    for (uint32_t l = 0; l < hp->n_layer; l++)
+        if (have->n[l] % n != 0)
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_group_count",
+                                "%" PRIu32 " experts are not %" PRIu32 " groups of one size",
+                                have->n[l], n);
     SL_TRY(sl_keys_u32(k, "expert_group_used_count", true, 1, most, &used));
-    if (hp->n_expert_used > hp->n_expert / n * used)
-        return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_group_used_count",
-                            "%" PRIu32 " groups have fewer than %" PRIu32 " experts", used,
-                            hp->n_expert_used);
+    for (uint32_t l = 0; l < hp->n_layer; l++)
+        if (have->n[l] && have->used[l] > have->n[l] / n * used)
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_group_used_count",
+                                "%" PRIu32 " groups have fewer than %" PRIu32 " experts", used,
+                                have->used[l]);
     x->n_group = n, x->n_group_used = used;
     return SL_OK;
 }
@@ -134,7 +154,8 @@ static enum sl_status read_used(struct sl_keys *k, struct sl_hparams *hp, uint32
 /* What the layers that have experts have in common, and how many experts a row uses in each. */
 static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
                                   struct sl_hparams *hp, struct sl_experts_spec *x,
-                                  uint32_t *used) {
+                                  struct expert_counts *have) {
+    SL_TRY(read_counts(k, hp, have));
     if (hp->n_expert == 0) {
         if (arch->experts == SL_ARCH_MOE)
             return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_count",
@@ -145,14 +166,14 @@ static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
         return sl_keys_fail(k, SL_ERR_UNSUPPORTED, "expert_count",
                             "experts in dense architecture '%s'", arch->name);
     uint32_t max = hp->n_expert < SL_MAX_EXPERTS_USED ? hp->n_expert : SL_MAX_EXPERTS_USED;
-    SL_TRY(read_used(k, hp, max, used));
+    SL_TRY(read_used(k, hp, max, have->used));
     x->activation = arch->activation;
     x->router_normalize = arch->router_normalize;
     SL_TRY(sl_keys_bool(k, "expert_weights_norm", &x->router_normalize));
     SL_TRY(sl_keys_f32(k, "expert_weights_scale", 0.0f, 1e6f, &x->router_scale));
     if (x->router_scale == 0) /* 0 is written for "none" */
         x->router_scale = 1;
-    SL_TRY(read_groups(k, hp, x));
+    SL_TRY(read_groups(k, hp, have, x));
     uint32_t gate = 0;
     SL_TRY(sl_keys_u32(k, "expert_gating_func", false, 0, UINT32_MAX, &gate));
     if (!gate && arch->latent)
@@ -178,11 +199,11 @@ static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
     }
 }
 
-/* Which layers have experts: of those behind the leading dense ones each step-th. ff: their widths.
- */
+/* Which layers have experts: of those behind the leading dense ones each step-th, but for those of
+ * which the file says that they have 0. It cannot say that a dense one has some. ff: widths. */
 static enum sl_status read_ffn_kinds(struct sl_keys *k, const struct sl_arch *arch,
-                                     const struct sl_hparams *hp, const uint32_t *ff,
-                                     struct sl_layer *layers) {
+                                     const struct sl_hparams *hp, const struct expert_counts *have,
+                                     const uint32_t *ff, struct sl_layer *layers) {
     uint32_t lead = 0, step = 1;
     if (arch->dense_lead && hp->n_expert) {
         SL_TRY(sl_keys_u32(k, "leading_dense_block_count", false, 0, hp->n_layer - 1, &lead));
@@ -192,8 +213,13 @@ static enum sl_status read_ffn_kinds(struct sl_keys *k, const struct sl_arch *ar
     for (uint32_t l = 0; l < hp->n_layer; l++) {
         char router[64];
         snprintf(router, sizeof router, "blk.%" PRIu32 ".ffn_gate_inp.weight", l);
-        bool experts = hp->n_expert && l >= lead && (l + 1) % step == 0 &&
-                       (!arch->experts_by_tensor || sl_gguf_tensor_find(k->g, router));
+        bool may = l >= lead && (l + 1) % step == 0 &&
+                   (!arch->experts_by_tensor || sl_gguf_tensor_find(k->g, router));
+        bool experts = have->n[l] && may;
+        if (have->each && have->n[l] && !may)
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_count",
+                                "it is %" PRIu32 " in layer %" PRIu32 ", which has none",
+                                have->n[l], l);
         layers[l].spec.parallel = arch->parallel;
         layers[l].spec.ffn = experts ? SL_FFN_EXPERTS : SL_FFN_DENSE;
         if (arch->one_part && ff[l])
@@ -213,13 +239,14 @@ static enum sl_status read_ffn_kinds(struct sl_keys *k, const struct sl_arch *ar
 
 static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, struct sl_hparams *hp,
                                struct sl_layer *layers) {
-    struct sl_experts_spec common = {.n_expert = hp->n_expert};
-    uint32_t ff[SL_MAX_LAYERS] = {0}, ff_expert[SL_MAX_LAYERS] = {0}, used[SL_MAX_LAYERS] = {0};
+    struct sl_experts_spec common = {0};
+    struct expert_counts have = {0};
+    uint32_t ff[SL_MAX_LAYERS] = {0}, ff_expert[SL_MAX_LAYERS] = {0}, *used = have.used;
     uint32_t n_ff_shared = 0;
-    SL_TRY(read_router(k, arch, hp, &common, used));
+    SL_TRY(read_router(k, arch, hp, &common, &have));
     SL_TRY(sl_keys_u32_each(k, "feed_forward_length", hp->n_expert == 0 || arch->one_part, 0,
                             SL_ARCH_MAX_WIDTH, ff));
-    SL_TRY(read_ffn_kinds(k, arch, hp, ff, layers));
+    SL_TRY(read_ffn_kinds(k, arch, hp, &have, ff, layers));
     if (arch->latent_experts)
         SL_TRY(sl_keys_u32(k, "moe_latent_size", false, 0, hp->n_embd, &common.n_latent));
     if (hp->n_expert)
@@ -245,10 +272,16 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
             continue;
         }
         s->experts = common;
+        s->experts.n_expert = have.n[l];
         s->experts.n_used = used[l];
         if (!used[l])
             return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_used_count",
                                 "it is 0 in layer %" PRIu32 ", which has experts", l);
+        if (used[l] > have.n[l])
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_used_count",
+                                "it is %" PRIu32 " in layer %" PRIu32 ", which has %" PRIu32
+                                " experts",
+                                used[l], l, have.n[l]);
         s->experts.n_ff = ff_expert[l] ? ff_expert[l] : arch->split_ff ? ff[l] / used[l] : ff[l];
         if (!s->experts.n_ff)
             return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_feed_forward_length",

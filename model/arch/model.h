@@ -83,7 +83,7 @@ enum sl_layer_role {
     SL_L_FFN_GATE, /* dense FFN */
     SL_L_FFN_UP,
     SL_L_FFN_DOWN,
-    SL_L_ROUTER,            /* ffn_gate_inp.weight [n_embd, n_expert] */
+    SL_L_ROUTER,            /* ffn_gate_inp.weight [n_embd, n_expert]; n_expert: the layer's */
     SL_L_ROUTER_BIAS,       /* exp_probs_b.bias: of the scores, for the choice alone */
     SL_L_ROUTER_LOGIT_BIAS, /* ffn_gate_inp.bias */
     SL_L_EXPERTS_GATE,      /* [n_embd, n_ff_expert, n_expert] */

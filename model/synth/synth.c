@@ -506,7 +506,14 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
                           (uint32_t)((float)c->n_ctx / c->yarn_factor));
     }
     if (moe) {
-        sl_gguf_write_u32(w, KEY("expert_count"), c->n_expert);
+        if (c->n_each) {
+            sl_gguf_array_begin_i32(w, KEY("expert_count"));
+            for (uint32_t l = 0; l < c->n_layer + c->n_nextn; l++)
+                sl_gguf_array_add_i32(w, (int32_t)sl_synth_experts(c, l));
+            sl_gguf_array_end(w);
+        } else {
+            sl_gguf_write_u32(w, KEY("expert_count"), c->n_expert);
+        }
         if (c->n_expert_used_odd) {
             sl_gguf_array_begin_i32(w, KEY("expert_used_count"));
             for (uint32_t l = 0; l < c->n_layer + c->n_nextn; l++)

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #define SL_SYNTH_MAX_TYPES 16u
+#define SL_SYNTH_MAX_EACH  16u
 
 /* Types of one group of tensors; layer i takes entry i % n. */
 struct sl_synth_types {
@@ -34,7 +35,10 @@ struct sl_synth_config {
     uint32_t n_ff_expert;   /* routed experts */
     uint32_t n_ff_shared;   /* the shared expert, of architectures that have one */
     uint32_t n_expert, n_expert_used;
-    uint32_t n_expert_used_odd;     /* of layers 1, 3, 5, ...; 0 = as the others */
+    uint32_t n_expert_used_odd; /* of layers 1, 3, 5, ...; 0 = as the others */
+    /* Experts of layer i: n_expert_each[i % n_each], 0 = it is dense; n_expert is the most of them.
+     * n_each 0: n_expert in all layers. */
+    uint32_t n_expert_each[SL_SYNTH_MAX_EACH], n_each;
     uint32_t n_group, n_group_used; /* groups of experts that routers choose first; 0 = none */
     uint32_t n_layer_dense; /* first layers without experts, of architectures that have such */
     uint32_t n_vocab, n_ctx;

@@ -197,13 +197,13 @@ static void add_gemma4(struct sl_synth_plan *p, const struct sl_synth_config *c,
         add(p, dtype, SL_FILL_RANDOM, share / sqrtf((float)own), own, n, 0, "proj.weight", i);
         add_norm(p, n, "post_norm.weight", i);
     }
-    if (!sl_synth_has_experts(c, l))
+    if (!sl_synth_experts(c, l))
         return;
     add_norm(p, n, "post_ffw_norm_1.weight", i);
     add_norm(p, n, "post_ffw_norm_2.weight", i);
     add_norm(p, n, "pre_ffw_norm_2.weight", i);
     add_norm(p, n, "ffn_gate_inp.scale", i);
-    add_norm(p, c->n_expert, "ffn_down_exps.scale", i);
+    add_norm(p, sl_synth_experts(c, l), "ffn_down_exps.scale", i);
     add_dense(p, c, l, c->n_ff);
 }
 
@@ -501,7 +501,7 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     /* silu(g) * u of two unit normals has a standard deviation of 0.6. */
     float mid = 0.6f;
     bool dense = parts & SL_SYNTH_NEXTN_DENSE && l >= c->n_layer;
-    if (!sl_synth_has_experts(c, l) || dense) {
+    if (!sl_synth_experts(c, l) || dense) {
         uint64_t ff = parts & SL_SYNTH_MAMBA1 ? c->n_ff_expert : c->n_ff; /* one key for both */
         enum sl_dtype ffn = pick(&c->ffn, l);
         add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_gate.weight", i);
@@ -510,7 +510,7 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
             i);
         return;
     }
-    uint64_t ff = c->n_ff_expert, ne = c->n_expert;
+    uint64_t ff = c->n_ff_expert, ne = sl_synth_experts(c, l);
     /* So wide that one value in fifty is clamped; its root mean square is then 6.4. */
     float wide = traits & SL_SYNTH_CLAMPED ? 3 : 1;
     float expert_mid = traits & SL_SYNTH_CLAMPED ? 6.4f : mid;
@@ -561,6 +561,32 @@ static enum sl_status refuse_arch(const char *arch, struct sl_err *err) {
     return sl_fail(err, SL_ERR_CONFIG, "--arch is '%s': must be %s", arch, list);
 }
 
+/* Layers of the list must have enough experts for a row, and dense ones a width of their own. */
+static enum sl_status check_each(const struct sl_synth_config *c, uint32_t traits,
+                                 struct sl_err *err) {
+    if (c->n_each > SL_SYNTH_MAX_EACH)
+        return sl_fail(err, SL_ERR_CONFIG, "--experts-each has %u numbers: %u are possible",
+                       c->n_each, SL_SYNTH_MAX_EACH);
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < c->n_each; i++) {
+        uint32_t n = c->n_expert_each[i];
+        most = n > most ? n : most;
+        if (n && n < c->n_expert_used)
+            return sl_fail(err, SL_ERR_CONFIG,
+                           "--experts-each has %u: must be 0, or at least --top-k, which is %u", n,
+                           c->n_expert_used);
+        if (!n && (!(traits & SL_SYNTH_EXPERT_FF) || c->beside))
+            return sl_fail(err, SL_ERR_CONFIG,
+                           "--experts-each has 0: %s's dense layers have no width of their own",
+                           c->arch);
+    }
+    if (c->n_each && most != c->n_expert)
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--experts is %u: must be the most of --experts-each, which is %u",
+                       c->n_expert, most);
+    return SL_OK;
+}
+
 static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_traits,
                             struct sl_err *err) {
     const struct sl_synth_family *family = sl_synth_family_find(c->arch);
@@ -571,6 +597,8 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
     bool latent = traits & SL_SYNTH_LATENT, index = traits & SL_SYNTH_INDEX;
     bool dense = !c->n_expert || c->n_layer_dense || c->moe_step > 1 ||
                  (c->n_nextn && parts & SL_SYNTH_NEXTN_DENSE);
+    for (uint32_t i = 0; i < c->n_each && i < SL_SYNTH_MAX_EACH; i++)
+        dense = dense || !c->n_expert_each[i];
     bool own_window = traits & SL_SYNTH_GEMMA4, pattern = parts & SL_SYNTH_PATTERN;
     const struct {
         const char *name;
@@ -703,7 +731,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
             return sl_fail(err, SL_ERR_CONFIG, "--%s is %g: must be from 0 to %g", shares[i].name,
                            (double)shares[i].value, (double)shares[i].max);
     *out_traits = traits;
-    return SL_OK;
+    return check_each(c, traits, err);
 }
 
 enum sl_status sl_synth_plan(const struct sl_synth_config *c, struct sl_synth_plan *p,

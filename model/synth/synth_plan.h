@@ -78,9 +78,10 @@ struct sl_synth_family {
 /* NULL: not known. */
 const struct sl_synth_family *sl_synth_family_find(const char *arch);
 uint32_t sl_synth_parts(const char *arch);
-static inline bool sl_synth_has_experts(const struct sl_synth_config *c, uint32_t layer) {
-    return c->n_expert > 0 && layer >= c->n_layer_dense &&
-           (!c->moe_step || (layer + 1) % c->moe_step == 0);
+/* Experts of a layer; 0: it is dense. */
+static inline uint32_t sl_synth_experts(const struct sl_synth_config *c, uint32_t layer) {
+    bool may = layer >= c->n_layer_dense && (!c->moe_step || (layer + 1) % c->moe_step == 0);
+    return !may ? 0 : c->n_each ? c->n_expert_each[layer % c->n_each] : c->n_expert;
 }
 /* Of families whose files say which layers have a window. */
 static inline bool sl_synth_has_window(const struct sl_synth_config *c, uint32_t layer) {

@@ -407,6 +407,55 @@ static void other_shapes(void **state) {
     }
 }
 
+/* Layers of 4, 13 and 7 experts and a dense one: resident, in tiers, predicted, some on the CPU,
+ * and over cards that each have other layers. */
+static void experts_by_layer(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("qwen3moe");
+    static const uint32_t n[] = {4, 13, 0, 7};
+    static const struct {
+        const char *split;
+        uint32_t n_cards, device_percent, host_percent, parallel;
+        bool mailbox, lane, warm;
+    } over[] = {
+        {NULL, 0, 101, 0, 8, false, false, false},     {NULL, 0, 50, 50, 1, true, false, true},
+        {NULL, 0, 25, 30, 8, false, false, false},     {NULL, 0, 0, 35, 1, true, false, false},
+        {NULL, 0, 25, 100, 8, false, true, false},     {NULL, 0, 100, 100, 1, false, false, true},
+        {"2,2", 2, 101, 0, 3, false, false, false},    {"1,3", 2, 50, 50, 8, false, false, true},
+        {"1,1,1,1", 4, 40, 60, 1, false, false, false}};
+    memcpy(c.n_expert_each, n, sizeof n);
+    c.n_each = 4;
+    c.n_ff = 256;
+    struct test_model m;
+    struct outcome plain, have;
+    open_model(&m, &c);
+    run_setting(m.model, &(struct setting){.cpu = true, .parallel = 2, .batch = 64}, &plain);
+    for (uint32_t i = 0; i < sizeof over / sizeof over[0]; i++) {
+        bool resident = over[i].device_percent > 100;
+        struct setting s = {.where = resident ? SL_EXPERTS_RESIDENT : SL_EXPERTS_STREAMED,
+                            .device_percent = over[i].device_percent,
+                            .host_percent = over[i].host_percent,
+                            .parallel = over[i].parallel,
+                            .batch = i % 2 ? 64 : 37,
+                            .card = {.n_threads = over[i].split ? 1 : 0,
+                                     .n_cards = over[i].n_cards,
+                                     .mailbox = over[i].mailbox,
+                                     .lane = over[i].lane,
+                                     .no_placed = i == 2},
+                            .lane = over[i].lane ? 50 : 0,
+                            .warm = over[i].warm,
+                            .split = over[i].split};
+        check(m.model, &s, &plain, &have);
+        assert_int_equal(have.n_experts, 4 + 13 + 7);
+        if (over[i].device_percent == 100) {
+            assert_int_equal(have.tiers.demotions, 0);
+            assert_true(have.tiers.promotions <= have.n_experts);
+        }
+    }
+    free_outcome(&plain);
+    close_model(&m);
+}
+
 static uint64_t lane_experts(void) {
     return (uint64_t)sl_metric(lane_experts_total);
 }
@@ -723,6 +772,7 @@ int main(void) {
         cmocka_unit_test(integrated),
         cmocka_unit_test(stages),
         cmocka_unit_test(other_shapes),
+        cmocka_unit_test(experts_by_layer),
     };
     return cmocka_run_group_tests(tests, open_subject, close_subject);
 }

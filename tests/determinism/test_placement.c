@@ -430,6 +430,20 @@ static void layers_that_differ(void **state) {
     compare_all(&(struct subject){.name = "layers that differ", .config = &c});
 }
 
+/* Each layer has a number of experts of its own, one between them none; two sizes. */
+static void experts_by_layer(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("qwen3moe");
+    static const uint32_t n[] = {8, 16, 8, 0, 4};
+    memcpy(c.n_expert_each, n, sizeof n);
+    c.n_each = 5;
+    c.n_expert = 16;
+    c.n_expert_used = 3;
+    c.n_ff = 192;
+    c.up = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q5_K}, 2};
+    compare_all(&(struct subject){.name = "experts by layer", .config = &c});
+}
+
 /* Windows in every second layer, shorter than the text; sinks; experts with biases. */
 static void windows_and_biases(void **state) {
     (void)state;
@@ -679,6 +693,7 @@ int main(void) {
         cmocka_unit_test(one_expert_a_token),
         cmocka_unit_test(all_experts_a_token),
         cmocka_unit_test(layers_that_differ),
+        cmocka_unit_test(experts_by_layer),
         cmocka_unit_test(windows_and_biases),
         cmocka_unit_test(delta_nets),
         cmocka_unit_test(short_convolutions),

@@ -422,6 +422,28 @@ def parts_model(arch, lie=""):
     return gguf(keys, t)
 
 
+def experts_each(have, said=None):
+    """A qwen3moe whose layers have so many experts each, 0 of a dense one. said: what the file says instead."""
+    arch, embd, heads, dim, ff = "qwen3moe", 8, 2, 4, 8
+    keys = [kv("general.architecture", STR, arch)]
+    for k, v in (("block_count", len(have)), ("context_length", 64), ("embedding_length", embd),
+                 ("attention.head_count", heads), ("attention.head_count_kv", 1), ("attention.key_length", dim),
+                 ("attention.value_length", dim), ("feed_forward_length", ff), ("expert_used_count", 1),
+                 ("expert_feed_forward_length", ff)):
+        keys.append(kv(arch + "." + k, U32, v))
+    keys += [kv(arch + ".attention.layer_norm_rms_epsilon", F32, 1e-6), kv(arch + ".expert_count", ARR, said or have)]
+    t = [("token_embd.weight", [embd, 3]), ("output_norm.weight", [embd])]
+    for i, n in enumerate(have):
+        names = [("attn_norm", [embd]), ("ffn_norm", [embd]), ("attn_q", [embd, heads * dim]), ("attn_k", [embd, dim]),
+                 ("attn_v", [embd, dim]), ("attn_output", [heads * dim, embd]), ("attn_q_norm", [dim]),
+                 ("attn_k_norm", [dim])]
+        names += [("ffn_gate_inp", [embd, n])] if n else []
+        for part, dims in (("gate", [embd, ff]), ("up", [embd, ff]), ("down", [ff, embd])):
+            names.append(("ffn_%s_exps" % part, dims + [n]) if n else ("ffn_%s" % part, dims))
+        t += [("blk.%d.%s.weight" % (i, name), d) for name, d in names]
+    return gguf(keys, t)
+
+
 # MODEL~KEY: another value of a key of that model, which its architecture reads or bounds; of an array's first element.
 NAN = float("nan")
 LIES = {
@@ -430,6 +452,7 @@ LIES = {
     "olmoe": {"attention.head_count": 2**31},
     "qwen2": {"context_length": 0},
     "qwen2moe": {"expert_shared_feed_forward_length": 2**31},
+    "qwen3moe-each": {"expert_count": 2**31 - 1, "expert_used_count": 2},
     "qwen3": {"attention.layer_norm_rms_epsilon": NAN},
     "qwen3moe": {"rope.scaling.factor": 0.5, "expert_count": 2**31},
     "ernie4_5-moe": {"leading_dense_block_count": 2**31},
@@ -517,6 +540,10 @@ def main():
     files["jamba-states"] = parts_model("jamba", "ssm.state_size=65")
     files["jamba-rank"] = parts_model("jamba", "ssm.time_step_rank=4294967295")
     files["laguna-wide-shared"] = parts_model("laguna", "expert_shared_count=1024 expert_feed_forward_length=1048576")
+    each = [4, 2, 0, 1]
+    files["qwen3moe-each"] = experts_each(each)
+    files["qwen3moe-each-short"] = experts_each(each, said=[4, 2, 0])
+    files["qwen3moe-each-lie"] = experts_each(each, said=[4, 3, 0, 1])
     files["gemma4-wide-rotation"] = model("gemma4", lie=2**31)
     for arch in GROUPED:
         files[arch] = grouped(arch)
@@ -541,7 +568,7 @@ def main():
                                 kv("general.alignment", U32, 64)], [])
     files["split"] = gguf([kv("split.count", U32, 2), kv("split.no", U32, 0)], [])
     for name, lies in LIES.items():
-        arch = {"mixtral": "llama", "deepseek2-joined": "deepseek2"}.get(name, name)
+        arch = {"mixtral": "llama", "deepseek2-joined": "deepseek2", "qwen3moe-each": "qwen3moe"}.get(name, name)
         files.update(("%s~%s" % (name, key), lied(files[name], "%s.%s" % (arch, key), v)) for key, v in lies.items())
     for name, data in files.items():
         with open(os.path.join(OUT, name), "wb") as f:

@@ -144,6 +144,41 @@ static void test_experts_by_layer(void **state) {
     sl_inspect_release(&in);
 }
 
+/* Layers of 8, 3, 0 and 5 experts, of which a token uses three. */
+static void test_numbers_of_experts(void **state) {
+    (void)state;
+    static struct sl_inspect in;
+    struct sl_synth_config c = sl_synth_default;
+    static const uint32_t n[] = {8, 3, 0, 5};
+    struct sl_err err = {""};
+    memcpy(c.n_expert_each, n, sizeof n);
+    c.n_each = 4;
+    c.n_expert_used = 3;
+    unlink(path);
+    assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_OK);
+    assert_int_equal(sl_inspect_open(path, &in, &err), SL_OK);
+    if (!in.model)
+        fail_msg("%s", in.model_err.text);
+    for (uint32_t l = 0; l < 4; l++)
+        assert_int_equal(in.layer[l].n_expert, n[l]);
+    assert_int_equal(in.routed_per_token_bytes, 9 * sl_model_expert_bytes(in.model, 0));
+    uint64_t of_one = in.of[SL_PURPOSE_EXPERTS].n_elems / 16;
+    assert_int_equal(in.active_elems, in.total.n_elems - (16 - 9) * of_one);
+    json_t *j = json_loads(run(0, 3, (const char *[]){"inspect", path, "--json"}), 0, NULL);
+    const json_t *each = json_object_get(json_object_get(j, "hparams"), "n_expert");
+    assert_int_equal(json_array_size(each), 4);
+    for (uint32_t l = 0; l < 4; l++)
+        assert_int_equal(json_integer_value(json_array_get(each, l)), n[l]);
+    json_decref(j);
+    sl_inspect_release(&in);
+    c.n_expert = 9;
+    assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_ERR_CONFIG);
+    assert_non_null(strstr(err.text, "most of --experts-each, which is 8"));
+    c.n_expert = 8, c.n_expert_used = 4;
+    assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_ERR_CONFIG);
+    assert_non_null(strstr(err.text, "--experts-each has 3"));
+}
+
 /* Layers that guess ahead are in the file, and neither run nor read. */
 static void test_nextn(void **state) {
     (void)state;
@@ -278,13 +313,10 @@ int main(void) {
     snprintf(path, sizeof path, "%s/m.gguf", dir);
     snprintf(out_path, sizeof out_path, "%s/out", dir);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_nextn),
-        cmocka_unit_test(test_experts_by_layer),
-        cmocka_unit_test(test_report),
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_unsupported),
-        cmocka_unit_test(test_vocabulary_only_and_empty),
+        cmocka_unit_test(test_counts),           cmocka_unit_test(test_nextn),
+        cmocka_unit_test(test_experts_by_layer), cmocka_unit_test(test_numbers_of_experts),
+        cmocka_unit_test(test_report),           cmocka_unit_test(test_json),
+        cmocka_unit_test(test_unsupported),      cmocka_unit_test(test_vocabulary_only_and_empty),
         cmocka_unit_test(test_errors),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

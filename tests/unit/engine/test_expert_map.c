@@ -92,6 +92,52 @@ static void shows_tiers_and_heat(void **state) {
     close_model(&m);
 }
 
+/* Layers of 6, 2 and 4 experts: each as long as it is, and nothing of experts that there are not.
+ */
+static void shows_layers_that_differ(void **state) {
+    (void)state;
+    struct sl_synth_config sc = tiny_config("qwen3moe");
+    sc.n_each = LAYERS;
+    for (uint32_t l = 0; l < LAYERS; l++)
+        sc.n_expert_each[l] = (const uint32_t[LAYERS]){6, 2, 4}[l];
+    sc.n_expert = 6;
+    struct test_model m;
+    open_model(&m, &sc);
+    static const struct sl_heat_layer layers[] = {{6, 2}, {2, 2}, {4, 2}};
+    struct sl_heat *heat;
+    assert_ok(sl_heat_create(
+        &(struct sl_heat_config){
+            .n_layer = LAYERS, .n_expert = EXPERTS, .k = 2, .layers = layers, .fingerprint = 1},
+        &heat, &test_err));
+    struct sl_cache *host = new_cache(heat, 8);
+    fill(host, id_of(1, 1), true);
+    fill(host, id_of(2, 3), true);
+    struct sl_expert_map *map;
+    assert_ok(sl_expert_map_create(m.model, SL_TIER_HOST, false, 1, &map, &test_err));
+    const struct sl_expert_map_shape *shape = sl_expert_map_shape(map);
+    assert_int_equal(shape->n_expert, EXPERTS);
+    const struct sl_expert_map_tier tier = {SL_TIER_HOST, host};
+    static const struct sl_expert_map_part all = {0, 0, LAYERS};
+    sl_expert_map_look(LAYERS, EXPERTS, heat, &tier, 1, sl_expert_map_ask(map, &all));
+    sl_expert_map_publish(map, &all, 5);
+    uint8_t cells[LAYERS * EXPERTS];
+    sl_expert_map_read(map, cells);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        assert_int_equal(shape->layer_n_expert[l], layers[l].n_expert);
+        for (uint32_t x = 0; x < EXPERTS; x++) {
+            bool there = (l == 1 && x == 1) || (l == 2 && x == 3);
+            assert_int_equal(sl_expert_cell_tier(cells[l * EXPERTS + x]),
+                             there ? SL_TIER_HOST : SL_TIER_DISK);
+            assert_true((sl_expert_cell_heat(cells[l * EXPERTS + x]) > 0) ==
+                        (x < layers[l].n_expert));
+        }
+    }
+    sl_expert_map_destroy(&map);
+    sl_cache_destroy(&host);
+    sl_heat_destroy(&heat);
+    close_model(&m);
+}
+
 /* Asks, and waits until the engine has looked. */
 static void look(struct sl_engine *e, uint8_t *cells) {
     uint64_t start = sl_now_ns();
@@ -245,9 +291,9 @@ static void watching_changes_nothing(void **state) {
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shows_tiers_and_heat),     cmocka_unit_test(shows_an_engine),
-        cmocka_unit_test(looks_only_when_asked),    cmocka_unit_test(shows_what_is_resident),
-        cmocka_unit_test(watching_changes_nothing),
+        cmocka_unit_test(shows_tiers_and_heat),   cmocka_unit_test(shows_layers_that_differ),
+        cmocka_unit_test(shows_an_engine),        cmocka_unit_test(looks_only_when_asked),
+        cmocka_unit_test(shows_what_is_resident), cmocka_unit_test(watching_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,8 +22,9 @@ struct edit {
     const char *extra; /* ... and this one is added, F32 [64] */
     bool tied;
     uint32_t expert_dtype;
-    bool fused;       /* gate and up of experts are one tensor */
-    uint32_t n_dense; /* first layers without experts; feed_forward_length is then theirs */
+    bool fused;              /* gate and up of experts are one tensor */
+    uint32_t n_dense;        /* first layers without experts; feed_forward_length is then theirs */
+    const uint32_t *experts; /* [LAYERS] of each layer, in its tensors; NULL: EXPERTS */
 };
 
 static const char *arch_now; /* for the helpers below */
@@ -69,6 +70,8 @@ static inline void layer(int l, bool moe) {
     bool qwen3 = strncmp(arch_now, "qwen3", 5) == 0, olmoe = strcmp(arch_now, "olmoe") == 0;
     bool qwen2moe = strcmp(arch_now, "qwen2moe") == 0, hunyuan = strstr(arch_now, "hunyuan");
     bool gemma4 = strcmp(arch_now, "gemma4") == 0;
+    uint32_t n = edit_now->experts ? edit_now->experts[l] : EXPERTS;
+    moe = moe && n;
     tensor(l, "attn_norm.weight", SL_DTYPE_F32, EMBD, 0, 0);
     tensor(l, "attn_q.weight", SL_DTYPE_F16, EMBD, HEADS * DIM, 0);
     tensor(l, "attn_k.weight", SL_DTYPE_F16, EMBD, KV * DIM, 0);
@@ -87,10 +90,10 @@ static inline void layer(int l, bool moe) {
     if (gpt_oss) {
         tensor(l, "attn_output.bias", SL_DTYPE_F32, EMBD, 0, 0);
         tensor(l, "attn_sinks.weight", SL_DTYPE_F32, HEADS, 0, 0);
-        tensor(l, "ffn_gate_inp.bias", SL_DTYPE_F32, EXPERTS, 0, 0);
-        tensor(l, "ffn_gate_exps.bias", SL_DTYPE_F32, FF_EXP, EXPERTS, 0);
-        tensor(l, "ffn_up_exps.bias", SL_DTYPE_F32, FF_EXP, EXPERTS, 0);
-        tensor(l, "ffn_down_exps.bias", SL_DTYPE_F32, EMBD, EXPERTS, 0);
+        tensor(l, "ffn_gate_inp.bias", SL_DTYPE_F32, n, 0, 0);
+        tensor(l, "ffn_gate_exps.bias", SL_DTYPE_F32, FF_EXP, n, 0);
+        tensor(l, "ffn_up_exps.bias", SL_DTYPE_F32, FF_EXP, n, 0);
+        tensor(l, "ffn_down_exps.bias", SL_DTYPE_F32, EMBD, n, 0);
     }
     tensor(l, gpt_oss ? "post_attention_norm.weight" : "ffn_norm.weight", SL_DTYPE_F32, EMBD, 0, 0);
     static const char *const gemma4_norms[] = {
@@ -100,7 +103,7 @@ static inline void layer(int l, bool moe) {
         tensor(l, gemma4_norms[i], SL_DTYPE_F32, EMBD, 0, 0);
     if (gemma4) {
         tensor(l, "layer_output_scale.weight", SL_DTYPE_F32, 1, 0, 0);
-        tensor(l, "ffn_down_exps.scale", SL_DTYPE_F32, EXPERTS, 0, 0);
+        tensor(l, "ffn_down_exps.scale", SL_DTYPE_F32, n, 0, 0);
         tensor(l, "ffn_gate.weight", SL_DTYPE_Q4_0, EMBD, FF, 0);
         tensor(l, "ffn_up.weight", SL_DTYPE_Q4_0, EMBD, FF, 0);
         tensor(l, "ffn_down.weight", SL_DTYPE_Q4_0, FF, EMBD, 0);
@@ -111,14 +114,14 @@ static inline void layer(int l, bool moe) {
         tensor(l, "ffn_down.weight", SL_DTYPE_Q4_0, FF, EMBD, 0);
         return;
     }
-    tensor(l, "ffn_gate_inp.weight", SL_DTYPE_F32, EMBD, EXPERTS, 0);
+    tensor(l, "ffn_gate_inp.weight", SL_DTYPE_F32, EMBD, n, 0);
     if (edit_now->fused) {
-        tensor(l, "ffn_gate_up_exps.weight", x, EMBD, 2 * FF_EXP, EXPERTS);
+        tensor(l, "ffn_gate_up_exps.weight", x, EMBD, 2 * FF_EXP, n);
     } else {
-        tensor(l, "ffn_gate_exps.weight", x, EMBD, FF_EXP, EXPERTS);
-        tensor(l, "ffn_up_exps.weight", x, EMBD, FF_EXP, EXPERTS);
+        tensor(l, "ffn_gate_exps.weight", x, EMBD, FF_EXP, n);
+        tensor(l, "ffn_up_exps.weight", x, EMBD, FF_EXP, n);
     }
-    tensor(l, "ffn_down_exps.weight", SL_DTYPE_Q5_1, FF_EXP, EMBD, EXPERTS);
+    tensor(l, "ffn_down_exps.weight", SL_DTYPE_Q5_1, FF_EXP, EMBD, n);
     if (qwen2moe)
         tensor(l, "ffn_gate_inp_shexp.weight", SL_DTYPE_F32, EMBD, 0, 0);
     if (qwen2moe || hunyuan || strstr(arch_now, "ernie")) {
@@ -126,6 +129,13 @@ static inline void layer(int l, bool moe) {
         tensor(l, "ffn_up_shexp.weight", SL_DTYPE_Q8_0, EMBD, FF_SHARED, 0);
         tensor(l, "ffn_down_shexp.weight", SL_DTYPE_Q8_0, FF_SHARED, EMBD, 0);
     }
+}
+
+static inline bool some_dense(void) {
+    for (uint32_t l = 0; edit_now->experts && l < LAYERS; l++)
+        if (!edit_now->experts[l])
+            return true;
+    return false;
 }
 
 /* arch "mixtral" is llama with experts. */
@@ -149,7 +159,8 @@ static inline uint8_t *build(const char *arch, const struct edit *edit, size_t *
     key_f32("attention.layer_norm_rms_epsilon", 1e-6f);
     key_f32("rope.freq_base", 1e6f);
     key_u32("feed_forward_length",
-            moe && !edit_now->n_dense && strcmp(arch, "gemma4") != 0 ? FF_EXP : FF);
+            moe && !edit_now->n_dense && !some_dense() && strcmp(arch, "gemma4") != 0 ? FF_EXP
+                                                                                      : FF);
     if (moe) {
         key_u32("expert_count", EXPERTS);
         key_u32("expert_used_count", USED);

@@ -81,10 +81,23 @@ static void lies_are_refused_by_name(void **state) {
     assert_true(n >= 70);
 }
 
+/* An array of too few numbers, and one that says another number than the tensors have. */
+static void numbers_of_experts_are_checked(void **state) {
+    (void)state;
+    struct sl_err err = {""};
+    assert_int_equal(open_file("qwen3moe-each-short", &err), SL_ERR_CORRUPT);
+    assert_non_null(strstr(err.text, "key 'qwen3moe.expert_count'"));
+    assert_non_null(strstr(err.text, "3 values for 4 layers"));
+    assert_int_equal(open_file("qwen3moe-each-lie", &err), SL_ERR_CORRUPT);
+    assert_non_null(strstr(err.text, "tensor 'blk.1.ffn_gate_inp.weight'"));
+    assert_non_null(strstr(err.text, "is [8, 2, 1, 1], the hyperparameters ask for [8, 3, 1]"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(families_open),
         cmocka_unit_test(lies_are_refused_by_name),
+        cmocka_unit_test(numbers_of_experts_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -528,6 +528,73 @@ static void test_experts_used_per_layer(void **state) {
                    "4 values for 3 layers");
 }
 
+static void add_array_and_lead(struct gb *b) {
+    add_array(b);
+    gb_uint(b, "ernie4_5-moe.leading_dense_block_count", lead_now);
+}
+
+/* How many experts a layer has may differ too; 0 is of a dense one. Tensors must be as many. */
+static void test_experts_per_layer(void **state) {
+    (void)state;
+    uint8_t *file;
+    const uint32_t n[LAYERS] = {4, 6, 2};
+    struct edit e = with_array("expert_count", 4, 6, 2);
+    e.experts = n;
+    struct sl_model *m = open_model("mixtral", &e, &file);
+    assert_int_equal(m->hp.n_expert, 6);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        assert_int_equal(m->layers[l].spec.experts.n_expert, n[l]);
+        assert_int_equal(m->layers[l].t[SL_L_EXPERTS_UP]->ne[2], n[l]);
+        assert_int_equal(m->layers[l].spec.experts.n_used, USED);
+    }
+    sl_model_close(&m);
+    free(file);
+
+    const uint32_t dense[LAYERS] = {6, 0, 3};
+    e = with_array("expert_count", 6, 0, 3);
+    e.experts = dense;
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "blk.0.ffn_gate_exps.weight", "[64, 96, 6");
+    m = open_model("qwen3moe", &e, &file);
+    assert_int_equal(m->layers[0].spec.ffn, SL_FFN_EXPERTS);
+    assert_int_equal(m->layers[1].spec.ffn, SL_FFN_DENSE);
+    assert_int_equal(m->layers[1].spec.n_ff, FF);
+    assert_int_equal(m->layers[1].spec.experts.n_expert, 0);
+    assert_int_equal(m->layers[2].spec.experts.n_expert, 3);
+    sl_model_close(&m);
+    free(file);
+
+    /* A tensor of another number, a row that uses more than there are, dense ones with some. */
+    e = with_array("expert_count", 4, 6, 3);
+    e.experts = n;
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "blk.2.ffn_gate_inp.weight", "[64, 3, 1]");
+    uint64_t ne[4] = {EMBD, FF_EXP, 5};
+    e = with_array("expert_count", 4, 6, 2);
+    e.experts = n;
+    e.tensor = "blk.1.ffn_up_exps.weight";
+    e.n_dims = 3;
+    e.dtype = SL_DTYPE_Q8_0;
+    memcpy(e.ne, ne, sizeof ne);
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "blk.1.ffn_up_exps.weight", ", 6]");
+    e = with_array("expert_count", 4, 1, 6);
+    e.experts = (const uint32_t[LAYERS]){4, 1, 6};
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "llama.expert_used_count",
+                   "2 in layer 1, which has 1 experts");
+    e = with_array("expert_count", 4, 1025, 6);
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "llama.expert_count",
+                   "1025 of layer 1 is out of range");
+    e = with_array("expert_count", 0, 0, 0);
+    expect_refused("olmoe", &e, SL_ERR_CORRUPT, "olmoe.expert_count", "declares none");
+    e = with_array("expert_count", 4, 6, 2);
+    e.experts = n;
+    n_array_values = LAYERS - 1;
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "llama.expert_count", "2 values for 3 layers");
+    e = with_array("expert_count", 4, 6, 2);
+    lead_now = 1, step_now = 1;
+    e.keys = add_array_and_lead;
+    expect_refused("ernie4_5-moe", &e, SL_ERR_CORRUPT, "ernie4_5-moe.expert_count",
+                   "4 in layer 0, which has none");
+}
+
 /* Keys with a value for each layer. Tensors must have the shapes that follow. */
 static void test_per_layer_arrays(void **state) {
     (void)state;
@@ -663,6 +730,7 @@ int main(void) {
         cmocka_unit_test(test_rope_scaling),
         cmocka_unit_test(test_arrays_of_one_value),
         cmocka_unit_test(test_experts_used_per_layer),
+        cmocka_unit_test(test_experts_per_layer),
         cmocka_unit_test(test_per_layer_arrays),
         cmocka_unit_test(test_windows),
         cmocka_unit_test(test_not_a_model),
