@@ -26,7 +26,7 @@ static void learn(struct sl_fetch *f) {
                       r->n - r->n_decode, k, SL_PHASE_PREFILL);
 }
 
-/* Found in host slots: what the CPU computes with, and what a device that is apart does not. */
+/* Found in host slots: what the CPU computes with, and what a discrete device does not. */
 static void count_hits(struct sl_fetch *f, uint32_t n) {
     f->stats.hits += n;
     f->stats.host_hits += f->tiers ? n : 0;

@@ -91,7 +91,7 @@ void sl_fetch_forget(struct sl_fetch *f);
  * prompt rows or more rows than that. The answer comes from trials of some tokens: how long steps
  * wait for the disk with it and without. */
 bool sl_fetch_wants_ahead(const struct sl_fetch *f);
-/* For a device whose memory is apart: routers of several following layers may be run early on one
+/* For a discrete device: routers of several following layers may be run early on one
  * layer's input, as many layers ahead as sl_fetch_prediction_ahead says, nearest first. How many of
  * them pay in a step of n_rows generated rows? The first helps the link too; the others the disk.
  */
@@ -146,7 +146,7 @@ enum sl_stall_cause {
 
 struct sl_fetch_stats {
     uint64_t hits;         /* experts that were in their slot when their layer asked */
-    uint64_t host_hits;    /* ... in the host's memory, while a device that is apart computes */
+    uint64_t host_hits;    /* ... in the host's memory, while a discrete device computes */
     uint64_t late;         /* ... being read ahead, and waited for */
     uint64_t misses;       /* ... read on demand */
     uint64_t needed_bytes; /* of misses and late ones */

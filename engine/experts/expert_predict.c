@@ -1,4 +1,4 @@
-/* Reading early from disk for generated rows on a device that is apart: what routers that were run
+/* Reading early from disk for generated rows on a discrete device: what routers that were run
  * early chose for the next layers.
  *
  * Where half of the experts are on disk a layer misses less than one, and while the layers pass

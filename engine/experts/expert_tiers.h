@@ -1,4 +1,4 @@
-/* The tier above the host's slots: routed experts in the memory of a device that is apart.
+/* The tier above the host's slots: routed experts in the memory of a discrete device.
  *
  * The host's cache and the reader stay as they are; their slots are pinned and mapped, so that
  * copies up begin where disk reads land. Above them is a second cache with the same heat:

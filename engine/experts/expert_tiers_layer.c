@@ -49,7 +49,7 @@ void sl_tiers_give_back(struct sl_tiers *t) {
 
 void sl_tiers_forget(struct sl_fetch *f) {
     struct sl_tiers *t = f->tiers;
-    (void)!sl_device_sync(t->dev); /* what cannot be waited for any more is told by the next op */
+    (void)!sl_device_sync(t->dev); /* the next op reports what cannot be waited for any more */
     sl_tiers_give_back(t);
     sl_tiers_ahead_forget(t);
     sl_tiers_settle(t, sl_fetch_now(f));

@@ -424,7 +424,7 @@ static enum sl_status refuse_resident(const struct sl_memory_plan *p, bool route
                    routed ? "; its experts could be streamed" : "");
 }
 
-/* Which of two plans that do not fit needs less: of the device's memory, where that is apart. */
+/* Which of two plans that do not fit needs less: of the device's memory, where it is discrete. */
 static bool needs_less(const struct sl_memory_plan *a, const struct sl_memory_plan *b) {
     return a->discrete ? a->vram_least_bytes < b->vram_least_bytes
                        : a->least_bytes < b->least_bytes;

@@ -61,7 +61,7 @@ struct sl_memory_plan {
     uint32_t session_pages; /* KV pages of one session at ctx_tokens */
     uint32_t n_pages;       /* in the pool: parallel * session_pages + cache_pages */
     uint32_t cache_pages;   /* more than sessions can ever hold at once */
-    uint32_t ram_pages;     /* copies in the host's memory, where the pool is apart */
+    uint32_t ram_pages;     /* copies in the host's memory, where the device is discrete */
     uint64_t page_bytes;    /* of one page: of all layers, on all devices together */
     /* Stores that keep the tail of a sequence alone (engine/forward/seq_state.h). */
     uint32_t n_tails;         /* tail pages in their pool; 0: every store keeps all pages */
@@ -83,7 +83,7 @@ struct sl_memory_plan {
     uint32_t class_slots[SL_SLAB_CLASSES]; /* slots of each in host memory; 0 where all experts are
                                               resident */
     uint32_t n_slots, n_experts;           /* in all classes, all layers */
-    /* The same in the memory of a device that is apart. */
+    /* The same in the memory of a discrete device. */
     uint32_t device_class_slots[SL_SLAB_CLASSES], n_device_slots;
 
     uint64_t weight_bytes; /* resident from the start: dense, and routed when not streaming; with

@@ -63,7 +63,7 @@ static const char *describe(const struct setting *s) {
              s->cpu ? "CPU" : "card ", s->split ? s->split : "",
              s->where == SL_EXPERTS_RESIDENT ? ", resident" : "", s->device_percent,
              s->host_percent, s->parallel, s->batch, s->card.eager_copies ? ", eager copies" : "",
-             s->card.mailbox ? ", told" : "", s->card.no_placed ? ", nothing placed" : "",
+             s->card.mailbox ? ", mailbox" : "", s->card.no_placed ? ", nothing placed" : "",
              s->card.integrated ? ", integrated" : "", s->card.plain ? ", with the CPU" : "");
     return text;
 }
