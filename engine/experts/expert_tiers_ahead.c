@@ -86,7 +86,7 @@ static enum sl_status begin_early(struct sl_fetch *f, struct sl_expert_id id,
     s->prediction = prediction;
     t->stats.early++;
     if (s->prediction)
-        sl_count(expert_guessed_total, 1);
+        sl_count(expert_predicted_total, 1);
     else
         sl_count(expert_early_total, 1);
     return SL_OK;

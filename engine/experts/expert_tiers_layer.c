@@ -89,7 +89,7 @@ static void take_early(struct sl_tiers *t, struct sl_window_slot *slot) {
     t->window.n_early--;
     t->stats.early_used++;
     if (slot->prediction)
-        sl_count(expert_guessed_used_total, 1);
+        sl_count(expert_predicted_used_total, 1);
     else
         sl_count(expert_early_used_total, 1);
 }

@@ -189,7 +189,7 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
         set_budgets(m, &c, &source, s);
     source.stats = (struct card_stats){0};
     uint64_t promotions = (uint64_t)sl_metric(expert_promotions_total);
-    uint64_t predicted = (uint64_t)sl_metric(expert_guessed_total);
+    uint64_t predicted = (uint64_t)sl_metric(expert_predicted_total);
     struct sl_engine *e;
     enum sl_status st = sl_engine_create(m, &c, NULL, &e, &test_err);
     if (st != SL_OK)
@@ -218,7 +218,7 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
     struct scored scored = {m, out};
     assert_ok(sl_engine_score(e, out->run[2]->prompt, N_SCORE, on_logits, &scored, &test_err));
     out->card = source.stats;
-    out->predictions = (uint64_t)sl_metric(expert_guessed_total) - predicted;
+    out->predictions = (uint64_t)sl_metric(expert_predicted_total) - predicted;
     out->n_slots = e->plan.n_slots;
     out->n_device_slots = e->plan.n_device_slots;
     out->n_experts = e->plan.n_experts;
