@@ -10,7 +10,8 @@
  * steps. Weights are random bytes; the graph's logits are compared with the single ops', bit by
  * bit.
  *
- * Usage: bench_token [--seconds S] [--layers N] [--parts] [--prefill] [--decode] [--cpu]
+ * Usage: bench_token [--seconds S] [--layers N] [--parts] [--prefill] [--decode] [--rows N]...
+ * [--cpu]
  *        [--attention TYPE] [--output TYPE] */
 #include "backends/cpu/cpu.h"
 #include "backends/cuda/cuda.h"
@@ -32,7 +33,8 @@
 #define N_VOCAB    151936u
 #define MAX_LAYER  48u
 #define MAX_TOK    2048u
-#define MAX_DECODE 8u
+#define MAX_DECODE 64u /* rows */
+#define FULL_SEQS  8u  /* so many have room for MAX_LEN positions, more have less each */
 #define MAX_LEN    4608u
 #define PAGES      (MAX_LEN / SL_KV_PAGE_TOKENS)
 #define PATTERN    ((size_t)48 << 20)
@@ -150,7 +152,7 @@ static void make_layer(struct layer *l) {
         refs[e] = (struct sl_expert_ref){gates + e * up, ups + e * up, downs + e * down};
     l->refs = memory(sizeof refs);
     put(l->refs, refs, sizeof refs);
-    size_t page = (size_t)N_KV * SL_KV_PAGE_TOKENS * DIM * 2, all = page * PAGES * MAX_DECODE;
+    size_t page = (size_t)N_KV * SL_KV_PAGE_TOKENS * DIM * 2, all = page * PAGES * FULL_SEQS;
     l->kv = (struct sl_kv_view){memory(all), memory(all), SL_DTYPE_F16, N_KV, DIM, DIM, page, page};
     uint16_t *half = malloc(all);
     struct sl_rng rng = {7};
@@ -202,6 +204,7 @@ static void set_step(uint32_t rows, bool decode, uint32_t len) {
         exit(1);
     n_tok = rows;
     n_decode = decode ? rows : 0;
+    uint32_t each = PAGES * FULL_SEQS / (rows > FULL_SEQS && decode ? rows : FULL_SEQS);
     struct sl_rng rng = {rows + len};
     for (uint32_t i = 0; i < rows; i++)
         t[i] = sl_rng_below(&rng, N_VOCAB);
@@ -210,7 +213,7 @@ static void set_step(uint32_t rows, bool decode, uint32_t len) {
         t[i] = decode ? len - 1 : i;
     put(pos, t, rows * 4);
     for (uint32_t i = 0; i < rows; i++)
-        t[i] = decode ? i * MAX_LEN + len - 1 : i;
+        t[i] = decode ? i * each * SL_KV_PAGE_TOKENS + len - 1 : i;
     put(slot, t, rows * 4);
     for (uint32_t i = 0; i < rows; i++)
         t[i] = decode ? i : 0;
@@ -219,7 +222,7 @@ static void set_step(uint32_t rows, bool decode, uint32_t len) {
         t[i] = decode ? len : i + 1;
     put(row_len, t, rows * 4);
     for (uint32_t i = 0; i < MAX_DECODE * PAGES; i++)
-        t[i] = i;
+        t[i] = i / PAGES * each + i % PAGES;
     put(pages, t, MAX_DECODE * PAGES * 4);
     for (uint32_t i = 0; i < rows; i++)
         for (uint32_t j = 0; j < TOP_K; j++) /* for the parts that run without a router */
@@ -528,6 +531,7 @@ static enum sl_dtype type_of(const char *name) {
 
 int main(int argc, char **argv) {
     bool cpu = false, all = true, want_parts = false, want_prefill = false, want_decode = false;
+    uint32_t rows[16], n_rows = 0;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc)
             seconds = atof(argv[++i]);
@@ -537,6 +541,8 @@ int main(int argc, char **argv) {
             attn_type = type_of(argv[++i]);
         else if (strcmp(argv[i], "--output") == 0 && i + 1 < argc)
             output_type = type_of(argv[++i]);
+        else if (strcmp(argv[i], "--rows") == 0 && i + 1 < argc && n_rows < 16)
+            rows[n_rows++] = (uint32_t)atoi(argv[++i]), all = false;
         else if (strcmp(argv[i], "--cpu") == 0)
             cpu = true;
         else if (strcmp(argv[i], "--parts") == 0)
@@ -573,6 +579,11 @@ int main(int argc, char **argv) {
         decode(4, 512);
         decode(8, 512);
     }
+    for (uint32_t i = 0; i < n_rows; i++)
+        if (rows[i] && rows[i] <= MAX_DECODE) {
+            decode(rows[i], 512);
+            each_part(rows[i], 512);
+        }
     if (all || want_parts) {
         each_part(1, 512);
         each_part(2, 512);

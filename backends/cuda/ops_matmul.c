@@ -175,7 +175,7 @@ static enum sl_status vec(struct sl_cuda *c, const struct sl_op_matmul *a, enum 
 /* ... and up to which: blocks take SL_VEC_MAX_TOK of them each, and read the weights from the cache
  * again, which it has no room for where there are many. */
 #define MMA_MAX_ROWS      64u
-#define MMA_MAX_ROWS_MANY 16u
+#define MMA_MAX_ROWS_MANY 8u
 
 /* Warps that share a tile of n_out output rows in all. Q8_0: none where all warps of a block on
  * each multiprocessor have one of their own; it has eight joins an item to share. */

@@ -85,10 +85,13 @@ enum sl_status sl_cuda_router(struct sl_device *d, const struct sl_op_router *a)
     return sl_cuda_scale_chosen((struct sl_cuda *)d, a);
 }
 
+/* A row's blocks read all weights; above this many rows products that share them are faster. */
+#define ROUTE_MAX_TOK 64u
+
 bool sl_cuda_takes_norm_router(const struct sl_device *d, const struct sl_fused_norm_router *a) {
     const struct sl_cuda *c = (const struct sl_cuda *)d;
     return sl_cuda_norm_fits(a->norm) && a->logits->out[0].w.dtype == SL_DTYPE_F32 &&
-           a->router->n_tok <= SL_VEC_MAX_TOK &&
+           a->router->n_tok <= ROUTE_MAX_TOK &&
            (a->router->n_group <= 1 || c->kernel[SL_KERNEL_fused_route_groups]);
 }
 
