@@ -224,6 +224,11 @@ enum sl_status sl_device_sync(struct sl_device *d) {
     return d->ops->sync(d);
 }
 
+void sl_device_wake(struct sl_device *d) {
+    if (d->ops->wake)
+        d->ops->wake(d);
+}
+
 enum sl_status sl_device_memory(struct sl_device *d, uint64_t *out_free_bytes,
                                 uint64_t *out_total_bytes) {
     return d->ops->memory(d, out_free_bytes, out_total_bytes);
@@ -269,6 +274,31 @@ enum sl_status sl_device_copy(struct sl_device *d, enum sl_queue q, struct sl_sp
         return d->ops->copy(d, q, dst, src);
     const struct sl_op_copy kept = {dst, src};
     return sl_record_keep(d, SL_RECORDED_COPY, &kept, sizeof kept);
+}
+
+enum sl_status sl_device_copy_rows(struct sl_device *d, struct sl_span dst, struct sl_span src,
+                                   size_t row_bytes, const uint32_t *rows, uint32_t n) {
+    SL_TRY(check_not_recording(d, "copy_rows"));
+    SL_TRY(check_span(d, "copy_rows to", dst));
+    SL_TRY(check_span(d, "copy_rows from", src));
+    if (dst.bytes != src.bytes || n > SL_COPY_ROWS_MAX || src.buffer->kind != SL_BUFFER_MAPPED ||
+        dst.buffer->kind == SL_BUFFER_MAPPED)
+        return INVALID("copy_rows: %u rows of %zu bytes to %zu", n, src.bytes, dst.bytes);
+    for (uint32_t i = 0; i < n; i++)
+        if ((rows[i] + 1) * row_bytes > src.bytes)
+            return INVALID("copy_rows: row %u of %zu bytes", rows[i], src.bytes);
+    enum sl_status st = n && d->ops->copy_rows ? d->ops->copy_rows(d, dst, src, row_bytes, rows, n)
+                                               : SL_ERR_UNSUPPORTED;
+    if (st != SL_ERR_UNSUPPORTED)
+        return st;
+    for (uint32_t i = 0, run; i < n; i += run) {
+        size_t at = rows[i] * row_bytes;
+        for (run = 1; i + run < n && rows[i + run] == rows[i] + run;)
+            run++;
+        SL_TRY(sl_device_copy(d, SL_QUEUE_OPS, sl_span_part(dst, at, run * row_bytes),
+                              sl_span_part(src, at, run * row_bytes)));
+    }
+    return SL_OK;
 }
 
 enum sl_status sl_device_mark(struct sl_device *d, enum sl_queue q, sl_point *out_point) {

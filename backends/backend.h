@@ -275,6 +275,8 @@ struct sl_op_moe {
      * block; must call no op. */
     void (*overlap)(void *ctx);
     void *overlap_ctx;
+    uint64_t *out_end_ns; /* when the computation beside it had ended (sl_now_ns); NULL, or where
+                             the device does not know: not set */
 };
 
 /* y[t,:] += sum_r weights[t,r] * pair_y[t*k+r,:], r ascending, one fused multiply-add each; set
@@ -801,6 +803,8 @@ struct sl_backend_ops {
     enum sl_status (*upload)(struct sl_device *d, struct sl_span dst, const void *src_host);
     enum sl_status (*download)(struct sl_device *d, void *dst_host, struct sl_span src);
     enum sl_status (*sync)(struct sl_device *d);
+    /* NULL: nothing of it sleeps. */
+    void (*wake)(struct sl_device *d);
     enum sl_status (*memory)(struct sl_device *d, uint64_t *out_free, uint64_t *out_total);
 
     /* Fills in addr; host is set. */
@@ -809,6 +813,10 @@ struct sl_backend_ops {
     /* Both of one length, and one of them at least of kind DEVICE. */
     enum sl_status (*copy)(struct sl_device *d, enum sl_queue q, struct sl_span dst,
                            struct sl_span src);
+    /* Rows within their spans. NULL, or SL_ERR_UNSUPPORTED for these arguments: one copy for each
+     * run of rows. */
+    enum sl_status (*copy_rows)(struct sl_device *d, struct sl_span dst, struct sl_span src,
+                                size_t row_bytes, const uint32_t *rows, uint32_t n);
     enum sl_status (*mark)(struct sl_device *d, enum sl_queue q, sl_point *out_point);
     enum sl_status (*passed)(struct sl_device *d, enum sl_queue q, sl_point point);
     enum sl_status (*await)(struct sl_device *d, enum sl_queue q, sl_point point);
@@ -896,6 +904,8 @@ enum sl_status sl_device_download(struct sl_device *d, void *dst_host,
                                   struct sl_span src) SL_MUST_CHECK;
 /* Waits for all queues. */
 enum sl_status sl_device_sync(struct sl_device *d) SL_MUST_CHECK;
+/* An op comes soon: what sleeps is woken. Returns at once. */
+void sl_device_wake(struct sl_device *d);
 /* The device's memory now, counting what other programs use; 0 = unknown. */
 enum sl_status sl_device_memory(struct sl_device *d, uint64_t *out_free_bytes,
                                 uint64_t *out_total_bytes) SL_MUST_CHECK;
@@ -915,6 +925,13 @@ enum sl_status sl_device_copy(struct sl_device *d, enum sl_queue q, struct sl_sp
                               struct sl_span src) SL_MUST_CHECK;
 
 #define SL_MAILBOX_MAX_BYTES 2048u
+
+#define SL_COPY_ROWS_MAX 128u
+/* Enqueues on OPS copies of n rows, at most SL_COPY_ROWS_MAX, of row_bytes each, from a MAPPED
+ * buffer: row rows[i] of src becomes row rows[i] of dst. rows: read at once. */
+enum sl_status sl_device_copy_rows(struct sl_device *d, struct sl_span dst, struct sl_span src,
+                                   size_t row_bytes, const uint32_t *rows,
+                                   uint32_t n) SL_MUST_CHECK;
 
 /* Points are kept in a ring: with SL_QUEUE_POINTS open, marking waits for the oldest one. */
 #define SL_QUEUE_POINTS 256u

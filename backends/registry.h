@@ -30,6 +30,8 @@ struct sl_device_found {
 struct sl_device_options {
     uint32_t n_threads;  /* of the host's CPU; 0 = all that the process may run on */
     const char *cpu_isa; /* NULL or "" = the best; one of the host backend's isas */
+    uint64_t awake_ns;   /* how long threads of the host's CPU wait for an op before they sleep; 0 =
+                            as long as the backend thinks usual */
 };
 
 /* A device that need not be here, as plans are to count with it; 0 = as the backend thinks usual.

@@ -278,7 +278,7 @@ int main(int argc, char **argv) {
         }
     struct sl_device *d;
     struct sl_err err;
-    if (sl_cpu_open(&(struct sl_cpu_config){o.n_threads, o.isa}, &d, &err)) {
+    if (sl_cpu_open(&(struct sl_cpu_config){o.n_threads, o.isa, 0}, &d, &err)) {
         fprintf(stderr, "bench_matmul: %s\n", err.text);
         return 1;
     }

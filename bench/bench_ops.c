@@ -383,7 +383,7 @@ static void bench_sparse(const struct bench *b, const uint32_t heads[2], uint32_
 static void bench_isa(enum sl_cpu_isa isa, uint32_t n_threads, const char *only, double seconds) {
     struct sl_err err;
     struct bench b = {.isa = sl_cpu_isa_name(isa), .only = only, .seconds = seconds};
-    if (sl_cpu_open(&(struct sl_cpu_config){n_threads, isa}, &b.d, &err)) {
+    if (sl_cpu_open(&(struct sl_cpu_config){n_threads, isa, 0}, &b.d, &err)) {
         printf("%-8s %s\n", b.isa, err.text);
         return;
     }

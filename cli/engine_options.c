@@ -45,6 +45,17 @@ static const struct choice ios[] = {
 };
 static const struct choice on_off[] = {{"on", 1, false}, {"off", 0, false}};
 
+/* $SLUICE_TEST_LANE_PERCENT: the CPU lane gets this share of the experts in host memory, whatever
+ * it costs. */
+static void force_lane(struct sl_engine_config *config) {
+    const char *text = getenv("SLUICE_TEST_LANE_PERCENT");
+    if (!text)
+        return;
+    int percent = atoi(text);
+    config->lane_forced = true;
+    config->lane_percent = percent < 0 ? 0 : percent > 100 ? 100 : (uint32_t)percent;
+}
+
 static const struct choice lanes[] = {
     {"off", SL_LANE_OFF, false},
     {"auto", SL_LANE_AUTO, false},
@@ -291,6 +302,7 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
     config->no_warm_up = !warm->value;
     config->no_overflow = !overflow->value;
     config->lane = (enum sl_lane)lane->value;
+    force_lane(config);
     if (!o->heat_file)
         config->heat_file = default_heat(o);
     else

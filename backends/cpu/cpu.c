@@ -85,6 +85,10 @@ static enum sl_status cpu_sync(struct sl_device *d) {
     return SL_OK;
 }
 
+static void cpu_wake(struct sl_device *d) {
+    sl_pool_wake(((struct sl_cpu *)d)->pool);
+}
+
 static enum sl_status cpu_memory(struct sl_device *d, uint64_t *out_free, uint64_t *out_total) {
     long pages = sysconf(_SC_AVPHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     *out_free = pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
@@ -149,6 +153,7 @@ static const struct sl_backend_ops cpu_ops = {
     .upload = cpu_upload,
     .download = cpu_download,
     .sync = cpu_sync,
+    .wake = cpu_wake,
     .memory = cpu_memory,
     .supports = cpu_supports,
     SL_IMMEDIATE_QUEUES,
@@ -245,6 +250,7 @@ enum sl_status sl_cpu_open(const struct sl_cpu_config *config, struct sl_device 
         free(cpu);
         return sl_fail(err, status, "cpu: cannot start %u threads; try fewer", n_threads);
     }
+    sl_pool_stay_awake(cpu->pool, config->awake_ns);
     *out_device = &cpu->base;
     return SL_OK;
 }
@@ -303,7 +309,8 @@ static enum sl_status enumerate(struct sl_device_found *out, uint32_t max, uint3
 
 static enum sl_status open_number(const struct sl_device_options *options, uint32_t number,
                                   struct sl_device **out_device, struct sl_err *err) {
-    struct sl_cpu_config c = {.n_threads = options->n_threads, .isa = SL_CPU_BEST};
+    struct sl_cpu_config c = {
+        .n_threads = options->n_threads, .isa = SL_CPU_BEST, .awake_ns = options->awake_ns};
     if (number)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "cpu:%u: all CPUs are one device, cpu", number);
     if (options->cpu_isa && *options->cpu_isa) {

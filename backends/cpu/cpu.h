@@ -37,6 +37,7 @@ enum sl_cpu_isa {
 struct sl_cpu_config {
     uint32_t n_threads;  /* 0 = the CPUs this process may run on, at most SL_CPU_MAX_THREADS */
     enum sl_cpu_isa isa; /* SL_ERR_UNSUPPORTED if the machine lacks it */
+    uint64_t awake_ns;   /* as in struct sl_device_options */
 };
 
 extern const struct sl_backend sl_cpu_backend;

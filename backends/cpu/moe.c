@@ -417,7 +417,7 @@ enum sl_status sl_cpu_moe(struct sl_device *d, const struct sl_op_moe *a) {
         r.rows_done = true;
     }
     if (a->overlap && d->caps.overlap)
-        sl_pool_run_overlap(cpu->pool, run_thread, &r, a->overlap, a->overlap_ctx);
+        sl_pool_run_overlap(cpu->pool, run_thread, &r, a->overlap, a->overlap_ctx, a->out_end_ns);
     else
         sl_pool_run(cpu->pool, run_thread, &r);
     return SL_OK;

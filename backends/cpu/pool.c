@@ -39,6 +39,7 @@ struct helper {
     struct sl_pool *pool;
     pthread_t tid;
     uint32_t thread;
+    uint64_t end_ns; /* of its part of a run whose end is asked for */
 };
 
 struct sl_pool {
@@ -52,8 +53,10 @@ struct sl_pool {
     bool stop;
     uint32_t n_threads;
     uint32_t n_in_run; /* threads of this run */
+    bool timed;        /* somebody asks when it ended */
     uint64_t spin_ns;
-    uint32_t n_started; /* helpers */
+    _Atomic uint64_t awake_ns; /* how long helpers that have nothing to do spin */
+    uint32_t n_started;        /* helpers */
     struct helper *helpers;
     bool spread;         /* there is a CPU for each thread */
     _Atomic int *on_cpu; /* [n_threads] where each last began a run; -1 unknown */
@@ -95,30 +98,40 @@ static void move_apart(struct sl_pool *p, uint64_t now_ns) {
     }
 }
 
-static void gate_wait_while(struct sl_pool *p, struct gate *g, uint32_t old) {
+/* Whether the word has changed within so long. */
+static bool spin(struct sl_pool *p, struct gate *g, uint32_t old, uint64_t most_ns) {
     uint64_t start_ns = 0;
     for (;;) {
         for (int i = 0; i < 32; i++) {
             if (atomic_load_explicit(&g->word, memory_order_acquire) != old)
-                return;
+                return true;
             sl_cpu_relax();
         }
         uint64_t now_ns = sl_now_ns();
         if (!start_ns)
             start_ns = now_ns;
-        if (now_ns - start_ns >= p->spin_ns)
-            break;
+        if (now_ns - start_ns >= most_ns)
+            return false;
         if (now_ns - start_ns >= YIELD_NS) {
             move_apart(p, now_ns);
             sched_yield();
         }
     }
-    /* Sequentially consistent on both sides: either the waker sees the sleeper, or the sleeper
-     * (in the kernel's check of the word) sees the new word. */
-    atomic_fetch_add(&g->n_sleeping, 1);
-    while (atomic_load(&g->word) == old)
-        syscall(SYS_futex, &g->word, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
-    atomic_fetch_sub(&g->n_sleeping, 1);
+}
+
+/* Who is woken while the word is as it was spins again: work comes soon (sl_pool_wake). */
+static void gate_wait_while(struct sl_pool *p, struct gate *g, uint32_t old) {
+    const _Atomic uint64_t *awake_ns = &p->awake_ns;
+    while (
+        !spin(p, g, old,
+              g == &p->start ? atomic_load_explicit(awake_ns, memory_order_relaxed) : p->spin_ns)) {
+        /* Sequentially consistent on both sides: either the waker sees the sleeper, or the sleeper
+         * (in the kernel's check of the word) sees the new word. */
+        atomic_fetch_add(&g->n_sleeping, 1);
+        if (atomic_load(&g->word) == old)
+            syscall(SYS_futex, &g->word, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
+        atomic_fetch_sub(&g->n_sleeping, 1);
+    }
 }
 
 static void gate_add(struct gate *g, uint32_t n) {
@@ -128,7 +141,7 @@ static void gate_add(struct gate *g, uint32_t n) {
 }
 
 static void *helper_main(void *arg) {
-    const struct helper *h = arg;
+    struct helper *h = arg;
     struct sl_pool *p = h->pool;
     uint32_t run = 0;
     my_thread = h->thread;
@@ -139,6 +152,8 @@ static void *helper_main(void *arg) {
         if (p->stop)
             return NULL;
         p->fn(p->ctx, h->thread, p->n_threads);
+        if (p->timed)
+            h->end_ns = sl_now_ns();
         gate_add(&p->done, 1);
     }
 }
@@ -158,6 +173,7 @@ enum sl_status sl_pool_create(uint32_t n_threads, struct sl_pool **out_pool) {
     /* With more threads than CPUs, whoever spins holds up whom it waits for. */
     p->spread = n_threads <= sl_cpus_allowed();
     p->spin_ns = p->spread ? SPIN_NS : 1000;
+    atomic_init(&p->awake_ns, p->spin_ns);
     p->helpers = calloc(n_threads, sizeof *p->helpers);
     p->on_cpu = calloc(n_threads, sizeof *p->on_cpu);
     if (!p->helpers || !p->on_cpu) {
@@ -204,6 +220,16 @@ void sl_pool_destroy(struct sl_pool **pool) {
     *pool = NULL;
 }
 
+void sl_pool_stay_awake(struct sl_pool *p, uint64_t ns) {
+    if (p->spread && ns > p->spin_ns)
+        atomic_store_explicit(&p->awake_ns, ns, memory_order_relaxed);
+}
+
+void sl_pool_wake(struct sl_pool *p) {
+    if (atomic_load(&p->start.n_sleeping))
+        syscall(SYS_futex, &p->start.word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
 uint32_t sl_pool_n_threads(const struct sl_pool *p) {
     return p->n_threads;
 }
@@ -211,8 +237,9 @@ uint32_t sl_pool_n_threads(const struct sl_pool *p) {
 /* Starts the helpers. Returns the word of done when all have returned. */
 static uint32_t start_helpers(struct sl_pool *p,
                               void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads), void *ctx,
-                              uint32_t n_in_run) {
+                              uint32_t n_in_run, bool timed) {
     note_cpu(p, 0);
+    p->timed = timed;
     p->fn = fn;
     p->ctx = ctx;
     p->n_in_run = n_in_run;
@@ -237,23 +264,26 @@ void sl_pool_run(struct sl_pool *p, void (*fn)(void *ctx, uint32_t thread, uint3
         fn(ctx, 0, 1);
         return;
     }
-    uint32_t target = start_helpers(p, fn, ctx, p->n_threads);
+    uint32_t target = start_helpers(p, fn, ctx, p->n_threads, false);
     fn(ctx, 0, p->n_threads);
     await_helpers(p, target);
 }
 
 void sl_pool_run_overlap(struct sl_pool *p,
                          void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads), void *ctx,
-                         void (*overlap)(void *ctx), void *overlap_ctx) {
+                         void (*overlap)(void *ctx), void *overlap_ctx, uint64_t *out_end_ns) {
     atomic_store_explicit(&p->chunk, 0, memory_order_relaxed);
     if (p->n_threads == 1) {
         fn(ctx, 0, 1);
         overlap(overlap_ctx);
         return;
     }
-    uint32_t target = start_helpers(p, fn, ctx, p->n_threads - 1);
+    uint32_t target = start_helpers(p, fn, ctx, p->n_threads - 1, out_end_ns != NULL);
     overlap(overlap_ctx);
     await_helpers(p, target);
+    for (uint32_t i = 0; out_end_ns && i < p->n_started; i++)
+        if (i == 0 || p->helpers[i].end_ns > *out_end_ns)
+            *out_end_ns = p->helpers[i].end_ns;
 }
 
 void sl_pool_barrier(struct sl_pool *p) {

@@ -15,6 +15,11 @@ struct sl_pool;
 enum sl_status sl_pool_create(uint32_t n_threads, struct sl_pool **out_pool) SL_MUST_CHECK;
 void sl_pool_destroy(struct sl_pool **pool);
 uint32_t sl_pool_n_threads(const struct sl_pool *pool);
+/* From now on helpers that have nothing to do spin for so long before they sleep; not where there
+ * are more threads than CPUs, nor for less than they do anyway. */
+void sl_pool_stay_awake(struct sl_pool *pool, uint64_t ns);
+/* Work comes soon: helpers that sleep are woken and spin. */
+void sl_pool_wake(struct sl_pool *pool);
 
 /* Calls fn(ctx, thread, n_threads) once on every thread, thread 0 being the caller, and returns
  * when all have returned. What fn wrote is visible to the caller. */
@@ -22,10 +27,11 @@ void sl_pool_run(struct sl_pool *pool, void (*fn)(void *ctx, uint32_t thread, ui
                  void *ctx);
 
 /* Like run, but fn runs on every thread except the caller's, which runs overlap(overlap_ctx)
- * meanwhile and may block. With one thread: fn, then overlap. */
+ * meanwhile and may block. With one thread: fn, then overlap. *out_end_ns, if it is not NULL: when
+ * the last of them had ended; not set with one thread. */
 void sl_pool_run_overlap(struct sl_pool *pool,
                          void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads), void *ctx,
-                         void (*overlap)(void *ctx), void *overlap_ctx);
+                         void (*overlap)(void *ctx), void *overlap_ctx, uint64_t *out_end_ns);
 
 /* Inside fn, called by every thread equally often: no thread goes on before all have arrived;
  * writes before it are visible after it. Which thread does what must never show in results. */

@@ -36,6 +36,7 @@ const struct sl_backend_ops sl_cuda_ops = {
     .map_host = sl_cuda_map_host,
     .unmap_host = sl_cuda_unmap_host,
     .copy = sl_cuda_copy,
+    .copy_rows = sl_cuda_copy_rows,
     .mark = sl_cuda_mark,
     .passed = sl_cuda_passed,
     .await = sl_cuda_await,

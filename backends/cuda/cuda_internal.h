@@ -160,6 +160,8 @@ enum sl_status sl_cuda_queues_init(struct sl_cuda *c);
 void sl_cuda_queues_release(struct sl_cuda *c);
 enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, struct sl_span dst,
                             struct sl_span src);
+enum sl_status sl_cuda_copy_rows(struct sl_device *d, struct sl_span dst, struct sl_span src,
+                                 size_t row_bytes, const uint32_t *rows, uint32_t n);
 /* Copies whole words by a kernel on the queue of the ops; both addresses are the device's. */
 enum sl_status sl_cuda_words(struct sl_cuda *c, uint64_t dst, uint64_t src,
                              size_t bytes) SL_MUST_CHECK;

@@ -3,6 +3,10 @@
 #include "common/log.h"
 
 #define WORDS_THREADS 256u
+/* As many words as a kernel carries between the device and mapped memory: what a copy engine does
+ * faster once it has begun, but it begins behind whatever other queues gave it, and within a graph
+ * it costs several kernels' time. */
+#define WORDS_MAPPED_BYTES (128u << 10)
 
 enum sl_status sl_cuda_queues_init(struct sl_cuda *c) {
     for (int q = 0; q < SL_QUEUES; q++) {
@@ -38,8 +42,31 @@ static size_t in_one_piece(struct sl_span s, size_t done) {
 enum sl_status sl_cuda_words(struct sl_cuda *c, uint64_t dst, uint64_t src, size_t bytes) {
     struct sl_karg_words k = {(const uint32_t *)(uintptr_t)src, (uint32_t *)(uintptr_t)dst,
                               (uint32_t)(bytes / sizeof(uint32_t))};
+    /* One word a thread: words of the host's memory take a microsecond each. */
     return sl_cuda_launch(c, SL_KERNEL_words,
-                          (struct sl_dim3){sl_ceil_div(k.n, 4 * WORDS_THREADS), 1, 1},
+                          (struct sl_dim3){sl_ceil_div(k.n, WORDS_THREADS), 1, 1},
+                          (struct sl_dim3){WORDS_THREADS, 1, 1}, 0, &k, sizeof k);
+}
+
+enum sl_status sl_cuda_copy_rows(struct sl_device *d, struct sl_span dst, struct sl_span src,
+                                 size_t row_bytes, const uint32_t *rows, uint32_t n) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    uint64_t to = sl_cuda_address(dst), from = sl_cuda_address(src);
+    struct sl_karg_words_rows k = {(const uint32_t *)(uintptr_t)from,
+                                   (uint32_t *)(uintptr_t)to,
+                                   (uint32_t)(row_bytes / sizeof(uint32_t)),
+                                   {0}};
+    _Static_assert(SL_COPY_ROWS_MAX <= SL_WORDS_ROWS, "all rows go with the launch");
+    if (!c->kernel[SL_KERNEL_words_rows] || !sl_cuda_are_words(to, from, row_bytes) ||
+        n * row_bytes > WORDS_MAPPED_BYTES)
+        return SL_ERR_UNSUPPORTED;
+    for (uint32_t i = 0; i < n; i++) {
+        if (rows[i] > UINT16_MAX)
+            return SL_ERR_UNSUPPORTED;
+        k.rows[i] = (uint16_t)rows[i];
+    }
+    return sl_cuda_launch(c, SL_KERNEL_words_rows,
+                          (struct sl_dim3){sl_ceil_div(k.n, WORDS_THREADS), n, 1},
                           (struct sl_dim3){WORDS_THREADS, 1, 1}, 0, &k, sizeof k);
 }
 
@@ -74,7 +101,7 @@ enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, struct sl_span
     bool up = src.buffer->kind == SL_BUFFER_MAPPED, down = dst.buffer->kind == SL_BUFFER_MAPPED;
     uint64_t to = sl_cuda_address(dst), from = sl_cuda_address(src);
     SL_TRY(sl_cuda_enter(c));
-    if (down && q == SL_QUEUE_OPS && dst.bytes <= SL_MAILBOX_MAX_BYTES &&
+    if ((up || down) && q == SL_QUEUE_OPS && dst.bytes <= WORDS_MAPPED_BYTES &&
         sl_cuda_are_words(to, from, dst.bytes))
         return sl_cuda_words(c, to, from, dst.bytes);
     for (size_t done = 0, n; done < dst.bytes; done += n) {

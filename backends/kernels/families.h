@@ -78,6 +78,7 @@
 #define SL_KERNEL_FAMILIES(F, X)                                                                   \
     F(X, fill, ONE, struct sl_karg_fill, 0, 0, false)                                              \
     F(X, words, ONE, struct sl_karg_words, DEVICE, 0, false)                                       \
+    F(X, words_rows, ONE, struct sl_karg_words_rows, 0, 0, false)                                  \
     F(X, quantize, ONE, struct sl_karg_quantize, OP(matmul) | OP(moe), 0, true)                    \
     F(X, matvec, TYPES, struct sl_karg_matvec, OP(matmul), 0, false)                               \
     F(X, matvec_mma, MMA_Q8_0, struct sl_karg_matvec_mma, 0, 0, false)                             \

@@ -485,6 +485,16 @@ struct sl_karg_words {
     uint32_t n;
 };
 
+/* The same of rows of n words: row rows[i] to row rows[i]. grid (ceil(n / 256), rows), 256 threads.
+ */
+#define SL_WORDS_ROWS 128u
+struct sl_karg_words_rows {
+    const uint32_t *src;
+    uint32_t *dst;
+    uint32_t n;
+    uint16_t rows[SL_WORDS_ROWS];
+};
+
 /* As struct sl_op_block_max: a warp takes 64 elements, SL_BLOCK_MAX_WARPS of them a block. grid
  * (rows, ceil(n / 64 / SL_BLOCK_MAX_WARPS)). */
 #define SL_BLOCK_MAX_WARPS 8u

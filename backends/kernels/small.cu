@@ -262,6 +262,15 @@ extern "C" __global__ void sl_k_words(SL_KERNEL_ARGS(sl_karg_words, a)) {
         *(volatile uint32_t *)&a.dst[i] = *(const volatile uint32_t *)&a.src[i];
 }
 
+extern "C" __global__ void __launch_bounds__(256)
+    sl_k_words_rows(SL_KERNEL_ARGS(sl_karg_words_rows, a)) {
+    sl_grid_begin();
+    uint32_t i = blockIdx.x * 256 + threadIdx.x;
+    size_t at = (size_t)a.rows[blockIdx.y] * a.n + i;
+    if (i < a.n)
+        a.dst[at] = *(const volatile uint32_t *)&a.src[at];
+}
+
 /* Sends rows to another device, whose sl_k_receive waits for the word. */
 extern "C" __global__ void __launch_bounds__(1024) sl_k_send(SL_KERNEL_ARGS(sl_karg_send, a)) {
     sl_grid_begin();

@@ -275,6 +275,15 @@ void sl_fetch_feed_lane(struct sl_fetch *f, const struct sl_lane_io *io) {
         sl_tiers_feed_lane(f->tiers, io);
 }
 
+bool sl_fetch_lane_begin(struct sl_fetch *f, uint32_t n_rows) {
+    return f->tiers && sl_tiers_lane_begin(f->tiers, n_rows);
+}
+
+void sl_fetch_lane_stepped(struct sl_fetch *f, uint32_t n_rows, uint64_t ns) {
+    if (f->tiers)
+        sl_tiers_lane_stepped(f->tiers, n_rows, ns);
+}
+
 void sl_fetch_poll(struct sl_fetch *f) {
     refill(f);
     take(f);

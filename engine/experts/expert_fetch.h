@@ -75,6 +75,10 @@ struct sl_lane_io;
  * compute some of their experts (host_lane.h). NULL: it computes none. Without effect where there
  * is no such lane. */
 void sl_fetch_feed_lane(struct sl_fetch *f, const struct sl_lane_io *io);
+/* A step of so many generated rows begins: whether the host computes some of its experts. Then, if
+ * all went well, how long it took. */
+bool sl_fetch_lane_begin(struct sl_fetch *f, uint32_t n_rows);
+void sl_fetch_lane_stepped(struct sl_fetch *f, uint32_t n_rows, uint64_t ns);
 /* Gives the disk more to do if there is more; what has ended may stay unseen until somebody needs
  * it. Never blocks. */
 void sl_fetch_poll(struct sl_fetch *f);

@@ -196,6 +196,7 @@ static enum sl_status create_lane(const struct sl_memory_plan *plan,
         &(struct sl_host_lane_config){.n_threads = plan->lane_threads,
                                       .isa = c->cpu_isa,
                                       .limits = sl_host_lane_limits(&plan->limits, layout->k),
+                                      .always = c->lane == SL_LANE_ON,
                                       .forced = c->lane_forced,
                                       .percent = c->lane_percent},
         out_lane, err);

@@ -78,6 +78,9 @@ void sl_tiers_begin(struct sl_fetch *f);
 /* The rows of the layer that has begun are generated ones, and come to the host too. NULL: the host
  * computes none of its experts. */
 void sl_tiers_feed_lane(struct sl_tiers *t, const struct sl_lane_io *io);
+/* sl_fetch_lane_begin, sl_fetch_lane_stepped. */
+bool sl_tiers_lane_begin(struct sl_tiers *t, uint32_t n_rows);
+void sl_tiers_lane_stepped(struct sl_tiers *t, uint32_t n_rows, uint64_t ns);
 /* NULL: there is none. */
 const struct sl_host_lane *sl_tiers_lane(const struct sl_tiers *t);
 /* Are experts on the device leased and not yet computed? */

@@ -15,6 +15,8 @@
 #define PREDICTIONS      1u
 #define PREDICTIONS_IDLE 2u
 #define PAYS_PERCENT     30u
+/* For so long the link idles about a layer's end where the host computes a part of its experts. */
+#define EARLY_LINK_NS 120000.0
 /* Judged after so many, and again after resting for so many tokens. */
 #define TRIES       128u
 #define REST_TOKENS 256u
@@ -129,8 +131,14 @@ void sl_tiers_predict(struct sl_fetch *f, const struct sl_expert_id *ids, uint32
     uint32_t most = t->n_layer_copies ? PREDICTIONS : PREDICTIONS_IDLE;
     if (!sl_tiers_predictions(t))
         return;
-    if (t->lane && t->n_lane_held) { /* what the link brings, the host need not compute */
-        uint64_t bytes = f->layout->layers[f->run.layer].expert_bytes;
+    uint64_t bytes = f->layout->layers[f->run.layer].expert_bytes;
+    /* The next layer's copies are to be timed: nothing is in their way. */
+    if (t->lane && t->lane->fed && sl_lane_split_clears_link(&t->lane->split))
+        return;
+    /* On a slow link what comes early would hold up what its layer asks for: no more than the link
+     * would bring then. */
+    if (t->lane && t->n_lane_held &&
+        sl_lane_split_link_ns(&t->lane->split, bytes) > EARLY_LINK_NS) {
         uint32_t of_link = sl_lane_split_ahead(&t->lane->split, t->n_lane_held, bytes);
         most = of_link < most ? of_link : most;
     }

@@ -88,6 +88,7 @@ struct sl_tiers {
     struct sl_buffer *dev_args;
     struct sl_host_lane *lane; /* NULL: none */
     uint32_t n_lane_held;      /* experts that the last layer needed from the host */
+    uint32_t rises_due;        /* layers since the lane left one to the link that should rise */
     struct sl_tiers_stats stats;
 };
 

@@ -380,15 +380,18 @@ void sl_tiers_feed_lane(struct sl_tiers *t, const struct sl_lane_io *io) {
     if (!t->lane)
         return;
     t->lane->fed = io != NULL;
+    t->n_lane_held = 0;
     if (io)
         t->lane->io = *io;
 }
 
-/* What has been copied early is on the device, and what is hot enough moves there for good. */
-static bool may_stay(struct sl_fetch *f, const struct sl_held *h) {
-    struct sl_tiers *t = f->tiers;
-    return !sl_window_find(&t->window, h->id) &&
-           !sl_cache_would_prefetch(t->cache, SL_PREFETCH_MOVE, h->id);
+bool sl_tiers_lane_begin(struct sl_tiers *t, uint32_t n_rows) {
+    return t->lane && t->cache && sl_host_lane_begin(t->lane, n_rows);
+}
+
+void sl_tiers_lane_stepped(struct sl_tiers *t, uint32_t n_rows, uint64_t ns) {
+    if (t->lane)
+        sl_host_lane_stepped(t->lane, n_rows, ns);
 }
 
 /* An early copy that has ended. */
@@ -397,21 +400,48 @@ static bool is_up(struct sl_tiers *t, struct sl_expert_id id) {
     return s && sl_device_passed(t->dev, SL_QUEUE_UP, s->up) == SL_OK;
 }
 
-/* Moves those of the first n held experts that the lane takes to the end of them, the coldest of
- * those that may stay in host memory; returns their number. */
-static uint32_t choose_lane(struct sl_fetch *f, uint32_t n) {
+/* Hot enough to move to the device for good. */
+static bool should_rise(struct sl_fetch *f, const struct sl_held *h) {
+    return sl_cache_would_prefetch(f->tiers->cache, SL_PREFETCH_MOVE, h->id);
+}
+
+/* Where the host would compute all, nothing would ever rise to the device: now and then one does.
+ */
+#define RISE_LAYERS 16u
+
+static bool rise_is_due(struct sl_fetch *f, uint32_t first, uint32_t n) {
     struct sl_tiers *t = f->tiers;
-    uint32_t first = n, n_early = 0;
-    for (uint32_t i = 0; i < first;) {
-        if (may_stay(f, &f->run.held[i]))
-            sl_layer_run_swap(&f->run, i, --first);
-        else
-            n_early += is_up(t, f->run.held[i++].id);
+    if (t->lane->split.forced || ++t->rises_due < RISE_LAYERS)
+        return false;
+    for (uint32_t i = first; i < n; i++)
+        if (should_rise(f, &f->run.held[i])) {
+            t->rises_due = 0;
+            return true;
+        }
+    return false;
+}
+
+/* Moves those of the first n held experts that the lane takes to the end of them, the coldest of
+ * those that have not been copied early; returns their number. *behind: early copies are still
+ * going up. */
+static uint32_t choose_lane(struct sl_fetch *f, uint32_t n, bool *behind) {
+    struct sl_tiers *t = f->tiers;
+    uint32_t first = 0, n_up = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!sl_window_find(&t->window, f->run.held[i].id))
+            continue;
+        n_up += is_up(t, f->run.held[i].id);
+        sl_layer_run_swap(&f->run, i, first++);
     }
     uint64_t bytes = f->layout->layers[f->run.layer].expert_bytes;
     t->n_lane_held = n;
+    *behind = n_up < first;
     uint32_t n_lane =
-        sl_lane_split_choose(&t->lane->split, n - first, bytes, (first - n_early) * bytes);
+        sl_lane_split_choose(&t->lane->split, n - first, bytes, (first - n_up) * bytes);
+    if (sl_lane_split_tries_soon(&t->lane->split))
+        sl_device_wake(t->lane->cpu);
+    if (n_lane && n_lane == n - first && rise_is_due(f, first, n))
+        n_lane--;
     const float *heat = sl_heat_layer(t->heat, f->run.layer);
     for (uint32_t left = n; left > n - n_lane; left--) {
         uint32_t coldest = first;
@@ -423,49 +453,82 @@ static uint32_t choose_lane(struct sl_fetch *f, uint32_t n) {
     return n_lane;
 }
 
-/* Computes the first n held experts on the host. */
-static enum sl_status run_lane(struct sl_fetch *f, uint32_t n, const struct sl_op_moe *op) {
-    struct sl_tiers *t = f->tiers;
-    struct sl_op_moe own = *op;
-    uint64_t start = sl_fetch_now(f);
-    for (uint32_t i = 0; i < n; i++) {
+/* The device's part of a layer that the lane shares. */
+struct device_part {
+    struct sl_fetch *f;
+    struct sl_op_moe *op;
+    uint32_t n;      /* held experts, the first ones */
+    uint64_t copied; /* bytes that went up the link for them, */
+    sl_point up;     /* until this point of SL_QUEUE_UP; 0: none */
+};
+
+static enum sl_status run_device_part(void *ctx) {
+    struct device_part *p = ctx;
+    struct sl_tiers *t = p->f->tiers;
+    uint64_t before = t->stats.link_up_bytes;
+    if (p->n || t->n_hits)
+        SL_TRY(run_groups(p->f, p->n, p->op));
+    p->copied = t->stats.link_up_bytes - before;
+    return p->copied ? sl_device_mark(t->dev, SL_QUEUE_UP, &p->up) : SL_OK;
+}
+
+/* The pairs of the n held experts from `first` on, whose places are the lane's to read. */
+static uint32_t list_lane(struct sl_fetch *f, uint32_t first, uint32_t n) {
+    struct sl_host_lane *lane = f->tiers->lane;
+    const struct sl_expert_layout *l = f->layout;
+    for (uint32_t i = first; i < first + n; i++) {
         struct sl_expert_id id = f->run.held[i].id;
         const uint8_t *slot = sl_slots_at(f->slots, f->run.held[i].lease.slot);
-        f->refs[id.expert] = (struct sl_expert_ref){
-            .gate = slot + sl_expert_layout_place(t->layout, id.layer, id.expert, 0),
-            .up = slot + sl_expert_layout_place(t->layout, id.layer, id.expert, 1),
-            .down = slot + sl_expert_layout_place(t->layout, id.layer, id.expert, 2),
+        lane->refs[id.expert] = (struct sl_expert_ref){
+            .gate = slot + sl_expert_layout_place(l, id.layer, id.expert, 0),
+            .up = slot + sl_expert_layout_place(l, id.layer, id.expert, 1),
+            .down = slot + sl_expert_layout_place(l, id.layer, id.expert, 2),
         };
+        f->run.in_call[id.expert] = 1;
     }
+    uint32_t n_pairs = sl_layer_run_list_marked(&f->run);
+    memset(f->run.in_call, 0, l->n_expert);
+    memcpy(lane->pairs, f->run.pairs, n_pairs * sizeof *lane->pairs);
+    return n_pairs;
+}
+
+/* Computes the last n_lane of n held experts on the host, while the device's part is begun. */
+static enum sl_status run_lane(struct sl_fetch *f, uint32_t n_lane, struct device_part *device) {
+    struct sl_tiers *t = f->tiers;
+    struct sl_op_moe own = *device->op;
+    uint64_t start = sl_fetch_now(f);
     own.ids = f->run.rows.ids;
-    own.refs = f->refs;
+    own.refs = t->lane->refs;
     own.device_refs = NULL;
     own.placed = NULL;
     own.overlap = NULL;
-    own.n_pairs = sl_layer_run_list(&f->run, n);
-    own.pairs = f->run.pairs;
-    enum sl_status st = SL_OK;
+    own.n_pairs = list_lane(f, device->n, n_lane);
+    own.pairs = t->lane->pairs;
     if (own.n_pairs)
-        st = sl_host_lane_run(t->lane, t->dev, &own, n,
-                              n * f->layout->layers[f->run.layer].expert_bytes);
+        SL_TRY(sl_host_lane_run(t->lane, t->dev, &own, n_lane,
+                                n_lane * f->layout->layers[f->run.layer].expert_bytes,
+                                &(struct sl_lane_beside){run_device_part, device}));
+    else /* the rows that needed them are lost */
+        SL_TRY(run_device_part(device));
     if (f->timeline)
-        sl_fetch_trace_lane(f, start, n, own.n_pairs);
-    for (uint32_t i = 0; i < n; i++)
+        sl_fetch_trace_lane(f, start, n_lane, own.n_pairs);
+    for (uint32_t i = 0; i < n_lane; i++)
         sl_cache_release(f->cache, &f->run.held[i].lease, 1);
-    sl_layer_run_ran(&f->run, n);
-    return st;
+    sl_layer_run_ran(&f->run, n_lane);
+    return SL_OK;
 }
 
 /* How long did the layer's copies take? Waited for only now and then: nothing else could begin
- * before they have ended, but it could be enqueued. */
+ * before they have ended, but it could be enqueued. behind: they began behind earlier ones, so that
+ * they took that long at most. */
 static enum sl_status time_copies(struct sl_fetch *f, sl_point up, uint64_t bytes,
-                                  uint64_t start_ns) {
+                                  uint64_t start_ns, bool behind) {
     struct sl_tiers *t = f->tiers;
     struct sl_lane_split *split = &t->lane->split;
     enum sl_status st = sl_device_passed(t->dev, SL_QUEUE_UP, up);
     if (st == SL_OK) {
         sl_lane_split_had_linked(split, bytes, sl_fetch_now(f) - start_ns);
-    } else if (st == SL_AGAIN && sl_lane_split_wants_time(split)) {
+    } else if (st == SL_AGAIN && sl_lane_split_wants_time(split) && !behind) {
         SL_TRY(sl_device_await(t->dev, SL_QUEUE_UP, up));
         sl_lane_split_linked(split, bytes, sl_fetch_now(f) - start_ns);
     } else if (st != SL_AGAIN) {
@@ -475,25 +538,23 @@ static enum sl_status time_copies(struct sl_fetch *f, sl_point up, uint64_t byte
 }
 
 /* The host computes its share while the device computes and copies the other. */
-static enum sl_status run_both(struct sl_fetch *f, uint32_t n, uint32_t n_lane,
-                               struct sl_op_moe *op) {
+static enum sl_status run_both(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) {
     struct sl_tiers *t = f->tiers;
-    uint64_t start = sl_fetch_now(f), copied = t->stats.link_up_bytes;
-    sl_point up = 0;
-    if (n > n_lane || t->n_hits)
-        SL_TRY(run_groups(f, n - n_lane, op));
-    copied = t->stats.link_up_bytes - copied;
-    if (copied)
-        SL_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, &up));
+    bool behind;
+    uint32_t n_lane = choose_lane(f, n, &behind);
+    struct device_part device = {.f = f, .op = op, .n = n - n_lane};
+    uint64_t start = sl_fetch_now(f);
     if (n_lane)
-        SL_TRY(run_lane(f, n_lane, op));
+        SL_TRY(run_lane(f, n_lane, &device));
+    else
+        SL_TRY(run_device_part(&device));
     bool looks = n_lane || sl_lane_split_wants_time(&t->lane->split);
-    return copied && looks ? time_copies(f, up, copied, start) : SL_OK;
+    return device.copied && looks ? time_copies(f, device.up, device.copied, start, behind) : SL_OK;
 }
 
 enum sl_status sl_tiers_call(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) {
     bool lane = f->tiers->lane && f->tiers->lane->fed && f->tiers->cache && !has_prompt(f);
-    enum sl_status st = lane ? run_both(f, n, choose_lane(f, n), op) : run_groups(f, n, op);
+    enum sl_status st = lane ? run_both(f, n, op) : run_groups(f, n, op);
     if (st != SL_OK)
         abandon(f, st);
     return st;

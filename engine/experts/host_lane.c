@@ -2,9 +2,18 @@
 
 #include "backends/registry.h"
 #include "common/clock.h"
+#include "common/cpus.h"
 #include "common/metrics.h"
 
 #include <stdlib.h>
+
+/* So long its threads stay awake without work: until it comes again, in the next layer that needs
+ * them, be it the next step's. Waking them takes longer than a layer: on a virtual machine of 16
+ * CPUs two milliseconds were seen. */
+#define AWAKE_NS 10000000u
+/* Threads from which on one does not compute while it makes the device's calls; with fewer it would
+ * be missed. */
+#define MANY_THREADS 6u
 
 const char *sl_host_lane_refuses(const struct sl_layer *layer) {
     if (layer->spec.experts.n_latent)
@@ -32,7 +41,9 @@ uint64_t sl_host_lane_bytes(const struct sl_device_limits *limits, uint32_t n_th
     if (sl_backend_of_host()->planned(&(struct sl_device_offer){.n_threads = n_threads}, 0,
                                       &planned, &err) != SL_OK)
         return 0;
-    uint64_t bytes = sl_device_scratch_bytes(planned, limits);
+    uint64_t bytes = sl_device_scratch_bytes(planned, limits) +
+                     limits->max_expert * sizeof(struct sl_expert_ref) +
+                     limits->max_pairs * sizeof(uint32_t);
     sl_device_close(&planned);
     return bytes;
 }
@@ -44,15 +55,23 @@ enum sl_status sl_host_lane_create(const struct sl_host_lane_config *config,
     if (!lane)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the CPU lane");
     enum sl_status st = sl_backend_of_host()->open(
-        &(struct sl_device_options){.n_threads = config->n_threads, .cpu_isa = config->isa}, 0,
-        &lane->cpu, err);
+        &(struct sl_device_options){
+            .n_threads = config->n_threads, .cpu_isa = config->isa, .awake_ns = AWAKE_NS},
+        0, &lane->cpu, err);
     if (st == SL_OK)
         st = sl_device_configure(lane->cpu, &config->limits, err);
+    lane->n_threads = config->n_threads ? config->n_threads : sl_cpus_allowed();
+    lane->refs = calloc(config->limits.max_expert, sizeof *lane->refs);
+    lane->pairs = calloc(config->limits.max_pairs, sizeof *lane->pairs);
+    if (st == SL_OK && (!lane->refs || !lane->pairs))
+        st = sl_fail(err, SL_ERR_NOMEM, "no memory for the CPU lane");
     if (st != SL_OK) {
         sl_host_lane_destroy(&lane);
         return st;
     }
     sl_lane_split_init(&lane->split, config->link_bytes_per_s, 0);
+    sl_lane_trial_init(&lane->trial);
+    lane->always = config->always || config->forced;
     if (config->forced)
         sl_lane_split_force(&lane->split, config->percent);
     *out_lane = lane;
@@ -64,36 +83,55 @@ void sl_host_lane_destroy(struct sl_host_lane **lane) {
         return;
     if ((*lane)->cpu)
         sl_device_close(&(*lane)->cpu);
+    free((*lane)->refs);
+    free((*lane)->pairs);
     free(*lane);
     *lane = NULL;
 }
 
-/* Pairs that follow one another go up together. */
 static enum sl_status send_up(const struct sl_host_lane *lane, struct sl_device *dev,
                               const struct sl_op_moe *op) {
-    size_t row = op->n_embd * sizeof(float);
     for (uint32_t i = 0, n; i < op->n_pairs; i += n) {
-        uint32_t first = op->pairs ? op->pairs[i] : i;
-        for (n = 1; i + n < op->n_pairs && (op->pairs ? op->pairs[i + n] : i + n) == first + n;)
-            n++;
-        SL_TRY(sl_device_copy(dev, SL_QUEUE_OPS,
-                              sl_span_part(lane->io.device_y, first * row, n * row),
-                              sl_span_part(lane->io.mapped_y, first * row, n * row)));
+        n = op->n_pairs - i < SL_COPY_ROWS_MAX ? op->n_pairs - i : SL_COPY_ROWS_MAX;
+        SL_TRY(sl_device_copy_rows(dev, lane->io.device_y, lane->io.mapped_y,
+                                   op->n_embd * sizeof(float), op->pairs + i, n));
     }
     return SL_OK;
 }
 
+/* The caller's part, while the lane's threads compute. */
+struct meanwhile {
+    const struct sl_lane_beside *beside;
+    enum sl_status status;
+};
+
+static void run_beside(void *ctx) {
+    struct meanwhile *m = ctx;
+    m->status = m->beside->run(m->beside->ctx);
+}
+
 enum sl_status sl_host_lane_run(struct sl_host_lane *lane, struct sl_device *dev,
-                                const struct sl_op_moe *op, uint32_t n_experts, uint64_t bytes) {
+                                const struct sl_op_moe *op, uint32_t n_experts, uint64_t bytes,
+                                const struct sl_lane_beside *beside) {
     struct sl_op_moe own = *op;
+    struct meanwhile m = {.beside = beside};
     own.x = lane->io.x;
     own.pair_y = lane->io.pair_y;
     own.gate_bias = lane->io.gate_bias;
     own.up_bias = lane->io.up_bias;
     own.down_bias = lane->io.down_bias;
-    uint64_t start = sl_now_ns();
+    if (lane->n_threads >= MANY_THREADS) {
+        own.overlap = run_beside;
+        own.overlap_ctx = &m;
+    } else {
+        run_beside(&m);
+        SL_TRY(m.status);
+    }
+    uint64_t start = sl_now_ns(), end = 0;
+    own.out_end_ns = &end;
     SL_TRY(sl_op_moe(lane->cpu, &own));
-    uint64_t ns = sl_now_ns() - start;
+    uint64_t ns = (end ? end : sl_now_ns()) - start;
+    SL_TRY(m.status);
     sl_lane_split_computed(&lane->split, bytes, ns);
     lane->n_experts += n_experts;
     lane->n_pairs += op->n_pairs;
@@ -103,4 +141,17 @@ enum sl_status sl_host_lane_run(struct sl_host_lane *lane, struct sl_device *dev
     sl_count(lane_bytes_total, bytes);
     sl_count(lane_ns_total, ns);
     return send_up(lane, dev, op);
+}
+
+bool sl_host_lane_begin(struct sl_host_lane *lane, uint32_t n_rows) {
+    if (!lane->always && !sl_lane_trial_on(&lane->trial, n_rows))
+        return false;
+    lane->saved_ns = lane->split.saved_ns;
+    if (lane->trial.rows[n_rows - 1].fresh)
+        sl_device_wake(lane->cpu);
+    return true;
+}
+
+void sl_host_lane_stepped(struct sl_host_lane *lane, uint32_t n_rows, uint64_t ns) {
+    sl_lane_trial_took(&lane->trial, n_rows, (double)ns, lane->split.saved_ns - lane->saved_ns);
 }

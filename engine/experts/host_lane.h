@@ -11,22 +11,28 @@
  * takes only what gives the same bits on the device (caps.moe_as_host), and experts are summed in
  * router order. Generated rows only.
  *
+ * Its threads stay awake between layers that need them, for 10 ms at most. Which steps
+ * those are is tried now and then (lane_trial.h): in the others the device does all as if there
+ * were no lane.
+ *
  * Part of the tier (expert_tiers.h); used by its thread. Nothing is allocated after create. */
 #ifndef SL_ENGINE_HOST_LANE_H
 #define SL_ENGINE_HOST_LANE_H
 
 #include "backends/backend.h"
 #include "engine/experts/lane_split.h"
+#include "engine/experts/lane_trial.h"
 #include "model/arch/model.h"
 
 /* Generated rows of a step at most for which the lane works. */
-#define SL_LANE_ROWS 16u
+#define SL_LANE_ROWS SL_LANE_TRIAL_ROWS
 
 struct sl_host_lane_config {
     uint32_t n_threads; /* of the host's CPU, the caller included; 0 = all */
     const char *isa;    /* struct sl_engine_config's cpu_isa */
     struct sl_device_limits limits;
     double link_bytes_per_s; /* until it is measured; 0 = a usual one */
+    bool always;             /* in every step: it is not tried whether steps are faster without */
     bool forced;
     uint32_t percent; /* forced: of the experts that are in host memory */
 };
@@ -44,8 +50,15 @@ struct sl_lane_io {
 struct sl_host_lane {
     struct sl_device *cpu;
     struct sl_lane_split split;
-    bool fed; /* for the layer that runs */
+    struct sl_lane_trial trial;
+    bool always;
+    uint32_t n_threads;
+    double saved_ns; /* split.saved_ns when the step began */
+    bool fed;        /* for the layer that runs */
     struct sl_lane_io io;
+    /* What a call of its own reads while the device's calls are made. */
+    struct sl_expert_ref *refs;             /* [max_expert] */
+    uint32_t *pairs;                        /* [max_pairs] */
     uint64_t n_experts, n_pairs, bytes, ns; /* computed so far */
 };
 
@@ -63,10 +76,23 @@ enum sl_status sl_host_lane_create(const struct sl_host_lane_config *config,
 /* NULL is fine. */
 void sl_host_lane_destroy(struct sl_host_lane **lane);
 
-/* Computes the pairs of op, whose refs are in host memory and whose ids are the host's; and
- * enqueues, on the device's OPS, copies of their results to where it wants them. */
+/* What the caller does meanwhile. */
+struct sl_lane_beside {
+    enum sl_status (*run)(void *ctx);
+    void *ctx;
+};
+
+/* Computes the pairs of op, whose refs and pairs are the lane's and whose ids are the host's, and
+ * runs `beside` meanwhile or, with few threads, before; then enqueues, on the device's OPS, copies
+ * of the results to where it wants them. */
 enum sl_status sl_host_lane_run(struct sl_host_lane *lane, struct sl_device *dev,
-                                const struct sl_op_moe *op, uint32_t n_experts,
-                                uint64_t bytes) SL_MUST_CHECK;
+                                const struct sl_op_moe *op, uint32_t n_experts, uint64_t bytes,
+                                const struct sl_lane_beside *beside) SL_MUST_CHECK;
+
+/* For the step of so many generated rows that begins: does the lane take part? If so, its threads
+ * wake. */
+bool sl_host_lane_begin(struct sl_host_lane *lane, uint32_t n_rows);
+/* It has run, with all rows, in so long. */
+void sl_host_lane_stepped(struct sl_host_lane *lane, uint32_t n_rows, uint64_t ns);
 
 #endif

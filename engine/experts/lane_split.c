@@ -19,13 +19,16 @@
 #define TIME_AGAIN 32u
 /* What an exact time counts against those before. */
 #define TIME_WEIGHT 0.25
-/* A share of the CPU must save so much of the time, and what it costs beside the measured: the next
- * layer is enqueued later, and results go up. Measured with real routing on a fast link, where one
- * or two experts of a layer were missing and the CPU's share lost a tenth. */
+/* A share of the CPU must save so much of the time, and what it costs beside the measured: results
+ * go up, and only then the next layer is enqueued. */
 #define GAIN         0.97
-#define LANE_COST_NS 40000.0
+#define LANE_COST_NS 15000.0
 /* Layers without the CPU until it is tried again. */
 #define TRY_AGAIN 512u
+/* ... and so many before, threads are woken: a machine's CPUs may take milliseconds for that. */
+#define WAKE_BEFORE 32u
+/* Of the layers in which a time is wanted, one in so many finds the link clear. */
+#define CLEAR_EVERY 8u
 
 void sl_lane_split_init(struct sl_lane_split *s, double link_bytes_per_s, double cpu_bytes_per_s) {
     memset(s, 0, sizeof *s);
@@ -44,8 +47,8 @@ void sl_lane_split_force(struct sl_lane_split *s, uint32_t percent) {
 
 void sl_lane_split_computed(struct sl_lane_split *s, uint64_t bytes, uint64_t ns) {
     double x = (double)bytes, y = (double)ns, expected = sl_lane_split_cpu_ns(s, bytes);
-    if (s->weight > 8 && y > 4 * expected)
-        y = 4 * expected;                            /* somebody else had the CPU */
+    if (s->weight > 0 && y > 4 * expected)
+        y = 4 * expected;                            /* somebody else had the CPU, or it slept */
     double keep = y < expected / 2 ? FORGET : DECAY; /* somebody gave it back */
     s->weight = s->weight * keep + 1;
     s->x = s->x * keep + x;
@@ -97,6 +100,14 @@ bool sl_lane_split_wants_time(const struct sl_lane_split *s) {
     return s->untimed >= TIME_AGAIN;
 }
 
+bool sl_lane_split_clears_link(const struct sl_lane_split *s) {
+    return sl_lane_split_wants_time(s) && s->untimed % CLEAR_EVERY == 0;
+}
+
+bool sl_lane_split_tries_soon(const struct sl_lane_split *s) {
+    return s->unused == TRY_AGAIN - WAKE_BEFORE;
+}
+
 /* ---- what follows from it ---- */
 
 static uint32_t forced(struct sl_lane_split *s, uint32_t n) {
@@ -105,11 +116,11 @@ static uint32_t forced(struct sl_lane_split *s, uint32_t n) {
     return share / 100;
 }
 
-/* How many of n experts the CPU takes where that is fastest. */
+/* How many of n experts the CPU takes where that is fastest, and what it saves. */
 static uint32_t fastest(const struct sl_lane_split *s, uint32_t n, uint64_t expert_bytes,
-                        uint64_t copied_bytes) {
+                        uint64_t copied_bytes, double *out_saved_ns) {
     uint32_t best = 0;
-    double least = GAIN * sl_lane_split_link_ns(s, copied_bytes + n * expert_bytes);
+    double alone = sl_lane_split_link_ns(s, copied_bytes + n * expert_bytes), least = GAIN * alone;
     for (uint32_t i = 1; i <= n; i++) {
         double cpu = sl_lane_split_cpu_ns(s, i * expert_bytes);
         double link = sl_lane_split_link_ns(s, copied_bytes + (n - i) * expert_bytes);
@@ -119,11 +130,13 @@ static uint32_t fastest(const struct sl_lane_split *s, uint32_t n, uint64_t expe
             best = i;
         }
     }
+    *out_saved_ns = best ? alone - least : 0;
     return best;
 }
 
 uint32_t sl_lane_split_ahead(const struct sl_lane_split *s, uint32_t n, uint64_t expert_bytes) {
-    return s->forced ? n - n * s->percent / 100 : n - fastest(s, n, expert_bytes, 0);
+    double saved;
+    return s->forced ? n - n * s->percent / 100 : n - fastest(s, n, expert_bytes, 0, &saved);
 }
 
 uint32_t sl_lane_split_choose(struct sl_lane_split *s, uint32_t n, uint64_t expert_bytes,
@@ -132,7 +145,9 @@ uint32_t sl_lane_split_choose(struct sl_lane_split *s, uint32_t n, uint64_t expe
         return 0;
     if (s->forced)
         return forced(s, n);
-    uint32_t best = fastest(s, n, expert_bytes, copied_bytes);
+    double saved;
+    uint32_t best = fastest(s, n, expert_bytes, copied_bytes, &saved);
+    s->saved_ns += saved;
     s->untimed++;
     s->unused = best ? 0 : s->unused + 1;
     if (s->unused >= TRY_AGAIN) {

@@ -21,6 +21,7 @@ struct sl_lane_split {
     uint32_t last;               /* layers in a row in which the CPU ended after the copies */
     uint32_t unused;             /* layers since the CPU was used last */
     uint32_t percent, carry;     /* forced share; its remainder, in hundredths of an expert */
+    double saved_ns;             /* in all, beside the link alone, as far as the measured tells */
     bool forced;
 };
 
@@ -44,6 +45,12 @@ void sl_lane_split_linked(struct sl_lane_split *s, uint64_t bytes, uint64_t ns);
 void sl_lane_split_had_linked(struct sl_lane_split *s, uint64_t bytes, uint64_t ns);
 /* Is it time to wait for a layer's copies, to see how long they take? */
 bool sl_lane_split_wants_time(const struct sl_lane_split *s);
+/* ... and to keep the link clear before the next layer for that? Not each time: there may be
+ * nothing to time. */
+bool sl_lane_split_clears_link(const struct sl_lane_split *s);
+/* The CPU has had nothing for long, and gets an expert to try in some layers: its threads may
+ * sleep. */
+bool sl_lane_split_tries_soon(const struct sl_lane_split *s);
 
 /* What the CPU is expected to take for so many bytes, and the link. */
 double sl_lane_split_cpu_ns(const struct sl_lane_split *s, uint64_t bytes);

@@ -315,7 +315,7 @@ enum sl_status sl_forward_place(struct sl_forward *f) {
 
 bool sl_forward_wants_graph(const struct sl_forward *f) {
     return f->plan->reads_back && f->dev->caps.graphs && !f->no_graphs &&
-           sl_forward_is_few(&f->step);
+           sl_forward_is_few(&f->step, SL_FORWARD_GRAPHS);
 }
 
 /* ---- the end of a step ---- */

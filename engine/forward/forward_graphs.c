@@ -3,13 +3,17 @@
  * enqueues the experts in between, when it knows which. */
 #include "engine/forward/forward_internal.h"
 
+#include "common/clock.h"
 #include "common/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-static void drop_graphs_of(struct sl_forward *f, uint32_t n_rows) {
-    struct sl_graph ***graphs = &f->graphs[n_rows - 1];
+static struct sl_graph ***graphs_of(struct sl_forward *f, uint32_t n_rows) {
+    return &f->graphs[f->host_x && !f->lane_rests][n_rows - 1];
+}
+
+static void drop(struct sl_forward *f, struct sl_graph ***graphs) {
     for (uint32_t i = 0; *graphs && i <= f->hp->n_layer; i++)
         sl_graph_free(f->dev, &(*graphs)[i]);
     free(*graphs);
@@ -17,8 +21,10 @@ static void drop_graphs_of(struct sl_forward *f, uint32_t n_rows) {
 }
 
 void sl_forward_drop_graphs(struct sl_forward *f) {
-    for (uint32_t n = 1; n <= SL_FORWARD_GRAPHS; n++)
-        drop_graphs_of(f, n);
+    for (uint32_t n = 0; n < SL_FORWARD_GRAPHS; n++) {
+        drop(f, &f->graphs[0][n]);
+        drop(f, &f->graphs[1][n]);
+    }
 }
 
 /* The layer at or after this one whose router the host must hear, or n_layer. */
@@ -79,7 +85,7 @@ static void log_recorded(const struct sl_forward *f) {
 /* Enqueues what a graph holds, made by `whole` or else part; recorded first if it is not there. */
 static enum sl_status run_part(struct sl_forward *f, bool whole, uint32_t from, uint32_t to,
                                struct sl_place *where) {
-    struct sl_graph **graph = &f->graphs[f->step.n_rows - 1][from];
+    struct sl_graph **graph = &(*graphs_of(f, f->step.n_rows))[from];
     const struct sl_abort *give_up = where->give_up;
     float *logits;
     if (*graph || f->no_graphs)
@@ -113,8 +119,11 @@ enqueue:
 /* Graphs of the other kind go: the experts have become resident, or no longer are; or in steps of
  * so many rows other layers are predicted than before. */
 static enum sl_status prepare(struct sl_forward *f, struct sl_place *where) {
-    uint32_t n_rows = f->step.n_rows, *made_with = &f->graphs_prediction[n_rows - 1];
-    struct sl_graph ***graphs = &f->graphs[n_rows - 1];
+    uint32_t n_rows = f->step.n_rows;
+    f->lane_rests = f->host_x && !f->resident && n_rows <= f->plan->lane_rows &&
+                    !sl_fetch_lane_begin(f->fetch, n_rows);
+    struct sl_graph ***graphs = graphs_of(f, n_rows);
+    uint32_t *made_with = &f->graphs_prediction[f->host_x && !f->lane_rests][n_rows - 1];
     uint32_t prediction =
         !f->resident && f->dev->caps.mailbox ? sl_fetch_predictions(f->fetch, n_rows) : 0;
     /* The host must hear of all predictions without a copy: the farthest are left out. */
@@ -124,7 +133,7 @@ static enum sl_status prepare(struct sl_forward *f, struct sl_place *where) {
     if (f->graphs_whole != f->resident)
         sl_forward_drop_graphs(f);
     else if (*made_with != prediction)
-        drop_graphs_of(f, n_rows);
+        drop(f, graphs);
     f->graphs_whole = f->resident;
     *made_with = prediction;
     f->prediction = prediction;
@@ -145,6 +154,7 @@ enum sl_status sl_forward_replay(struct sl_forward *f, float **out_logits, struc
     struct sl_step *s = &f->step;
     uint32_t n_layer = f->hp->n_layer;
     struct sl_rows r = {f->a.x, s->n_rows, s->n_decode, NULL, f->row_failed};
+    uint64_t begun = sl_now_ns();
     enum sl_status st = prepare(f, where);
     *out_logits = f->a.logits;
     if (st != SL_OK || f->resident)
@@ -162,6 +172,9 @@ enum sl_status sl_forward_replay(struct sl_forward *f, float **out_logits, struc
         st = run_part(f, false, from, to, where);
         if (st == SL_OK && from && f->prediction)
             sl_forward_follow_prediction(f, from - 1, s->n_rows);
+        if (st == SL_OK && to == n_layer && f->host_x && !s->n_failed &&
+            s->n_rows <= f->plan->lane_rows)
+            sl_fetch_lane_stepped(f->fetch, s->n_rows, sl_now_ns() - begun);
         if (st != SL_OK || to == n_layer)
             return st;
         sl_fetch_poll(f->fetch);

@@ -55,7 +55,7 @@ struct sl_layer_weights {
 struct sl_activations {
     float *x;        /* [B, n_embd] residual stream */
     float *sent;     /* [micro-batches, B, n_embd] what a slice without output gave, step by step */
-    float *received; /* [micro-batches, SL_FORWARD_GRAPHS, n_embd] what the slice before sends */
+    float *received; /* [micro-batches, SL_FORWARD_HANDED, n_embd] what the slice before sends */
     uint32_t *raised;  /* [micro-batches] the last sequence number received: sl_op_receive */
     float *h;          /* [B, n_embd] normed input of a block */
     float *layer_embd; /* [B, n_layer, n_embd_layer] */
@@ -100,7 +100,9 @@ static inline size_t sl_forward_blocks(const struct sl_hparams *hp, uint32_t n) 
 }
 
 /* Generated rows of a step at most that is kept as a graph. */
-#define SL_FORWARD_GRAPHS 16u
+#define SL_FORWARD_GRAPHS 64u
+/* ... and whose rows are handed on by ops. */
+#define SL_FORWARD_HANDED 16u
 
 /* Rows that the device's tables have room for in a step of n: as many in all that are graphs, which
  * have the tables' addresses. */
@@ -158,13 +160,14 @@ struct sl_forward {
     uint32_t refs_version; /* of the tiers, when a.refs was written; 0: never */
     /* Of steps of [i + 1] generated rows: [n_layer + 1] parts, each up to where the host must know
      * what a router chose; where all experts are resident, one whole. NULL: none yet. */
-    struct sl_graph **graphs[SL_FORWARD_GRAPHS];
-    bool graphs_whole; /* of which kind they are */
-    uint32_t
-        graphs_prediction[SL_FORWARD_GRAPHS]; /* ... and, by rows, with how many early routers */
-    uint32_t prediction;                      /* routers that each of the step's parts runs early */
-    uint32_t predicted;                       /* the layer whose predictions have been followed */
-    bool no_graphs;                           /* the device has no room for them */
+    struct sl_graph **graphs[2][SL_FORWARD_GRAPHS];   /* [1]: whose rows come to the host's lane */
+    bool graphs_whole;                                /* of which kind they are */
+    uint32_t graphs_prediction[2][SL_FORWARD_GRAPHS]; /* ... and, by rows, with how many early
+                                                         routers */
+    uint32_t prediction; /* routers that each of the step's parts runs early */
+    uint32_t predicted;  /* the layer whose predictions have been followed */
+    bool no_graphs;      /* the device has no room for them */
+    bool lane_rests;     /* the step is one that the host's lane takes no part in */
 };
 
 /* Where in the step an op failed. */
@@ -197,7 +200,7 @@ static inline enum sl_status sl_forward_copy_back(struct sl_forward *f, void *ho
 
 /* Of one micro-batch of what comes from the slice before. */
 static inline uint32_t sl_forward_received_elems(const struct sl_hparams *hp) {
-    return SL_FORWARD_GRAPHS * hp->n_embd;
+    return SL_FORWARD_HANDED * hp->n_embd;
 }
 
 /* Where the experts of a layer find their rows. */
@@ -206,10 +209,9 @@ static inline const float *sl_forward_expert_rows(const struct sl_forward *f, ui
     return x->n_latent ? f->a.latent : x->early ? f->a.early_h : f->a.h;
 }
 
-/* Is this a step of few generated rows, and nothing else? */
-static inline bool sl_forward_is_few(const struct sl_step *s) {
-    return !s->keep_all && s->n_rows <= SL_FORWARD_GRAPHS && s->n_decode == s->n_rows &&
-           s->n_out == s->n_rows;
+/* Is this a step of few generated rows, as many at most, and nothing else? */
+static inline bool sl_forward_is_few(const struct sl_step *s, uint32_t most) {
+    return !s->keep_all && s->n_rows <= most && s->n_decode == s->n_rows && s->n_out == s->n_rows;
 }
 
 /* In the last layer of the model only the rows that go on to the logits pass the attention output

@@ -54,7 +54,8 @@ enum sl_status sl_forward_lane_init(struct sl_forward *f, const struct sl_model 
 }
 
 static bool feeds_lane(const struct sl_forward *f, uint32_t layer, const struct sl_rows *r) {
-    return f->host_x && f->layers[layer].lane && r->n_decode == r->n && r->n <= f->plan->lane_rows;
+    return f->host_x && !f->lane_rests && f->layers[layer].lane && r->n_decode == r->n &&
+           r->n <= f->plan->lane_rows;
 }
 
 enum sl_status sl_forward_send_rows(struct sl_forward *f, uint32_t layer, const struct sl_rows *r) {

@@ -64,7 +64,7 @@ void sl_forward_link(struct sl_forward *f, struct sl_forward *next) {
 
 /* The next slice is told with the step (sl_step.received). Recorded routes are written in order. */
 static bool goes_by_op(const struct sl_forward *f, const struct sl_step *s) {
-    return !f->routes && sl_forward_is_few(s);
+    return !f->routes && sl_forward_is_few(s, SL_FORWARD_HANDED);
 }
 
 bool sl_forward_sends(const struct sl_forward *f) {

@@ -49,8 +49,8 @@ static struct {
 
 static enum sl_status open_cpu(const struct conf_target *t, struct sl_device **out_device,
                                struct sl_err *err) {
-    return sl_cpu_open(&(struct sl_cpu_config){t->n_threads, (enum sl_cpu_isa)t->isa}, out_device,
-                       err);
+    return sl_cpu_open(&(struct sl_cpu_config){t->n_threads, (enum sl_cpu_isa)t->isa, 0},
+                       out_device, err);
 }
 
 static enum sl_status open_cuda(const struct conf_target *t, struct sl_device **out_device,

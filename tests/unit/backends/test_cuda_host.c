@@ -340,7 +340,7 @@ static void words(void **state) {
                  {8, SL_MAILBOX_MAX_BYTES, true, true},
                  {0, 3, false, false},
                  {2, 8, false, false},
-                 {0, sizeof sent, true, false}};
+                 {0, sizeof sent, true, true}};
     /* While a model is loaded, nothing is launched for it. */
     uint64_t before = fake->n_launches;
     assert_int_equal(mem_upload(d, addr, sent, 4), SL_OK);
@@ -705,7 +705,7 @@ static void graphs(void **state) {
                  {"cuGraphInstantiateWithFlags", SL_CU_OUT_OF_MEMORY, SL_ERR_DEVICE_OOM}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(sl_device_record(d), SL_OK);
-        assert_int_equal(mem_copy(d, SL_QUEUE_OPS, addr, host, 4), SL_OK);
+        assert_int_equal(mem_copy(d, SL_QUEUE_OPS, addr, host, 3), SL_OK); /* no whole words */
         fake->fail_symbol = cases[i].symbol;
         fake->fail_result = cases[i].result;
         assert_int_equal(sl_device_recorded(d, &graph), cases[i].status);

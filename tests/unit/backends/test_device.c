@@ -25,7 +25,7 @@ static const struct sl_device_limits limits = {.max_tok = 8,
 static int set_up(void **state) {
     (void)state;
     struct sl_err err;
-    if (sl_cpu_open(&(struct sl_cpu_config){2, SL_CPU_BEST}, &d, &err))
+    if (sl_cpu_open(&(struct sl_cpu_config){2, SL_CPU_BEST, 0}, &d, &err))
         return -1;
     return sl_device_configure(d, &limits, &err) ? -1 : 0;
 }
@@ -43,7 +43,7 @@ static void opening(void **state) {
     enum sl_cpu_isa best = sl_cpu_best_isa();
     for (int isa = SL_CPU_C; isa <= SL_CPU_VNNI; isa++) {
         enum sl_status status =
-            sl_cpu_open(&(struct sl_cpu_config){1, (enum sl_cpu_isa)isa}, &x, &err);
+            sl_cpu_open(&(struct sl_cpu_config){1, (enum sl_cpu_isa)isa, 0}, &x, &err);
         if (isa <= (int)best) {
             assert_int_equal(status, SL_OK);
             assert_true(strncmp(x->caps.name, "cpu: ", 5) == 0);
@@ -56,10 +56,10 @@ static void opening(void **state) {
             assert_non_null(strstr(err.text, sl_cpu_isa_name((enum sl_cpu_isa)isa)));
         }
     }
-    assert_int_equal(sl_cpu_open(&(struct sl_cpu_config){100000, SL_CPU_C}, &x, &err),
+    assert_int_equal(sl_cpu_open(&(struct sl_cpu_config){100000, SL_CPU_C, 0}, &x, &err),
                      SL_ERR_INVALID);
     assert_non_null(strstr(err.text, "100000"));
-    assert_int_equal(sl_cpu_open(&(struct sl_cpu_config){1, (enum sl_cpu_isa)77}, &x, &err),
+    assert_int_equal(sl_cpu_open(&(struct sl_cpu_config){1, (enum sl_cpu_isa)77, 0}, &x, &err),
                      SL_ERR_INVALID);
     sl_device_close(&x); /* NULL is fine */
 }
@@ -105,7 +105,7 @@ static void configuring(void **state) {
     (void)state;
     struct sl_err err = {{0}};
     struct sl_device *x;
-    assert_int_equal(sl_cpu_open(&(struct sl_cpu_config){1, SL_CPU_C}, &x, &err), SL_OK);
+    assert_int_equal(sl_cpu_open(&(struct sl_cpu_config){1, SL_CPU_C, 0}, &x, &err), SL_OK);
     float v[4] = {0};
     uint32_t row = 0;
     struct sl_op_gather_rows g = {v, &row, v, 1, 4};

@@ -128,7 +128,11 @@ static void runs_overlapped(void **state) {
             memset(j.plain, 0, sizeof j.plain);
             atomic_store(&j.seen_threads, 0);
             if (run % 3) {
-                sl_pool_run_overlap(j.pool, chunks_and_barriers, &j, overlap, &j);
+                uint64_t before = sl_now_ns(), end = 0;
+                sl_pool_run_overlap(j.pool, chunks_and_barriers, &j, overlap, &j,
+                                    run % 3 == 1 ? &end : NULL);
+                if (run % 3 == 1 && n > 1)
+                    assert_in_range(end, before, sl_now_ns());
                 assert_int_equal(atomic_load(&j.seen_threads), n == 1 ? 1 : (1u << n) - 2);
             } else {
                 sl_pool_run(j.pool, chunks_and_barriers, &j);
@@ -172,6 +176,30 @@ static void idle_costs_nothing(void **state) {
     sl_pool_destroy(&p);
 }
 
+/* Helpers that stay awake longer sleep in the end; they run whether woken early or not. */
+static void stays_awake(void **state) {
+    (void)state;
+    struct sl_pool *p = create(2);
+    struct job j = {.pool = p, .n_chunks = 4};
+    sl_pool_stay_awake(p, 2000000);
+    for (int i = 0; i < 20; i++) {
+        sleep_ns(6000000);
+        if (i % 2)
+            sl_pool_wake(p);
+        if (i % 4 == 3)
+            sleep_ns(300000);
+        memset(j.plain, 0, sizeof j.plain);
+        sl_pool_run(p, mark, &j);
+        for (uint32_t c = 0; c < j.n_chunks; c++)
+            assert_int_equal(j.plain[c], 1);
+    }
+    sleep_ns(20000000);
+    uint64_t before = cpu_ns();
+    sleep_ns(200000000);
+    assert_true(cpu_ns() - before < 20000000);
+    sl_pool_destroy(&p);
+}
+
 /* One helper arrives late at the barrier: the others sleep and must be woken. */
 static void late(void *ctx, uint32_t thread, uint32_t n_threads) {
     struct job *j = ctx;
@@ -206,7 +234,7 @@ int main(void) {
         cmocka_unit_test(every_chunk_once),   cmocka_unit_test(barriers),
         cmocka_unit_test(runs_overlapped),    cmocka_unit_test(wakes_from_sleep),
         cmocka_unit_test(idle_costs_nothing), cmocka_unit_test(barrier_sleepers),
-        cmocka_unit_test(create_and_destroy),
+        cmocka_unit_test(create_and_destroy), cmocka_unit_test(stays_awake),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,7 +181,7 @@ static void others(void **state) {
     struct sl_signal *s;
     void *a, *b;
     for (uint32_t i = 0; i < 2; i++)
-        assert_ok(sl_cpu_open(&(struct sl_cpu_config){1, SL_CPU_BEST}, &cpu[i], &test_err));
+        assert_ok(sl_cpu_open(&(struct sl_cpu_config){1, SL_CPU_BEST, 0}, &cpu[i], &test_err));
     assert_ok(sl_null_open(&null, &test_err));
     struct ring r = {.from = cpu[0], .to = cpu[1]};
     hand_over(&r);

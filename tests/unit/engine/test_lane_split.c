@@ -92,6 +92,54 @@ static void never_where_it_loses(void **state) {
     assert_true(used > 2192 * 3);
 }
 
+/* Threads that slept make the first measurement, and one after each rest, a bad one: the lane is
+ * used all the same before long. Before each try somebody is told to wake them. */
+static void cold_threads(void **state) {
+    (void)state;
+    const struct machine m = {15000, 0.012, 8000, 0.05};
+    struct sl_lane_split s;
+    sl_lane_split_init(&s, 0, 0);
+    sl_lane_split_computed(&s, 2 * MIB, 3000000);
+    uint32_t used = 0, told = 0, tries = 0;
+    for (uint32_t k = 0; k < 2000; k++) {
+        uint32_t on_cpu;
+        (void)layer(&s, &m, 6, 2 * MIB, &on_cpu);
+        used += k >= 1000 ? on_cpu : 0;
+        told += sl_lane_split_tries_soon(&s);
+        tries += on_cpu == 1;
+    }
+    assert_true(used > 3000);
+    /* Never again while it loses, but for the tries, each of which is told of. */
+    const struct machine slow = {200000, 2, 5000, 0.02};
+    for (uint32_t k = 0; k < 400; k++) {
+        uint32_t on_cpu;
+        (void)layer(&s, &slow, 6, 2 * MIB, &on_cpu);
+    }
+    told = tries = 0;
+    for (uint32_t k = 0; k < 5120; k++) {
+        uint32_t on_cpu;
+        (void)layer(&s, &slow, 6, 2 * MIB, &on_cpu);
+        told += sl_lane_split_tries_soon(&s);
+        tries += on_cpu > 0;
+    }
+    assert_in_range(tries, 9, 11);
+    assert_in_range(told, tries - 1, tries + 1);
+}
+
+/* Where copies want to be timed the link is kept clear now and then, not always. */
+static void clear_link(void **state) {
+    (void)state;
+    struct sl_lane_split s;
+    sl_lane_split_init(&s, 0, 0);
+    uint32_t clear = 0;
+    for (uint32_t k = 0; k < 800; k++) {
+        (void)sl_lane_split_choose(&s, 2, 2 * MIB, 0);
+        assert_true(sl_lane_split_wants_time(&s) || !sl_lane_split_clears_link(&s));
+        clear += sl_lane_split_clears_link(&s);
+    }
+    assert_in_range(clear, 50, 150);
+}
+
 static void what_is_copied_counts(void **state) {
     (void)state;
     const struct machine m = {1000, 0.02, 1000, 0.02};
@@ -139,9 +187,13 @@ static void odd_figures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(near_the_best),         cmocka_unit_test(never_where_it_loses),
-        cmocka_unit_test(what_is_copied_counts), cmocka_unit_test(forced),
+        cmocka_unit_test(near_the_best),
+        cmocka_unit_test(never_where_it_loses),
+        cmocka_unit_test(what_is_copied_counts),
+        cmocka_unit_test(forced),
         cmocka_unit_test(odd_figures),
+        cmocka_unit_test(cold_threads),
+        cmocka_unit_test(clear_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
