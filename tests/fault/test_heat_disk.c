@@ -123,7 +123,7 @@ static void *destroy(void *engine) {
 
 /* Whether a file's heat is taken over: whether it tells experts of the first layer apart. */
 static bool holds_heat(const char *file) {
-    struct sl_heat_config shape = {4, 8, 2, sl_model_fingerprint(model.model)};
+    struct sl_heat_config shape = {4, 8, 2, NULL, sl_model_fingerprint(model.model)};
     struct sl_heat *heat;
     struct sl_err why;
     if (sl_heat_create(&shape, &heat, &why) != SL_OK)

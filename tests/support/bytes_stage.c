@@ -136,7 +136,7 @@ static void close_bytes(struct sl_stage *stage) {
     free(s);
 }
 
-static const struct sl_stage_ops ops = {send_bytes, cancel_bytes, close_bytes};
+static const struct sl_stage_ops ops = {send_bytes, cancel_bytes, close_bytes, NULL};
 
 static enum sl_status init_end(struct end *e, const struct sl_message_limits *l) {
     enum sl_status st = sl_message_arrays_init(&e->others, l);

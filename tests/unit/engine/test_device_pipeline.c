@@ -314,7 +314,7 @@ static void heat_and_map(void **state) {
     assert_true(n_hot[0] && n_hot[1]);
     sl_engine_destroy(&e);
 
-    struct sl_heat_config shape = {LAYERS, EXPERTS, 2, sl_model_fingerprint(model.model)};
+    struct sl_heat_config shape = {LAYERS, EXPERTS, 2, NULL, sl_model_fingerprint(model.model)};
     struct sl_heat *heat, *fresh;
     uint8_t image[4096];
     assert_true(sl_heat_image_bytes(&shape) <= sizeof image);

@@ -545,8 +545,14 @@ const struct sl_stage_metrics *sl_engine_stage_metrics(struct sl_engine *e, uint
 enum { FAKE_LAYERS = 2, FAKE_EXPERTS = 8 };
 const struct sl_expert_map_shape *sl_engine_expert_shape(const struct sl_engine *e) {
     static const uint32_t layers[FAKE_LAYERS] = {1, 3};
-    static const struct sl_expert_map_shape shape = {FAKE_LAYERS, FAKE_EXPERTS, 2,
-                                                     layers,      true,         SL_TIER_HOST};
+    static const uint32_t experts[FAKE_LAYERS] = {FAKE_EXPERTS, FAKE_EXPERTS};
+    static const struct sl_expert_map_shape shape = {.n_layer = FAKE_LAYERS,
+                                                     .n_expert = FAKE_EXPERTS,
+                                                     .k = 2,
+                                                     .model_layer = layers,
+                                                     .layer_n_expert = experts,
+                                                     .has_heat = true,
+                                                     .computing = SL_TIER_HOST};
     (void)e;
     return &shape;
 }
