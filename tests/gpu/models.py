@@ -21,7 +21,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(HERE, os.pardir, "peer"))
-from cases import CASES, REFERENCE  # noqa: E402  (the path must be known first)
+from cases import CASES, CHOICES, REFERENCE  # noqa: E402  (the path must be known first)
 
 VOCAB = 1024
 PROMPT = "Tell me a story about a river and a mill, at length, and tell it slowly."
@@ -71,7 +71,7 @@ def one(sluice, device, options, bar, ids, folder):
     for again, file in enumerate(ids):
         both = [score("cpu", "--device", "cpu", "-t", "2", ids=file), score("again", *resident, ids=file) if again else here]
         p = subprocess.run([sys.executable, os.path.join(ROOT, "bench", "logprobs.py"), *both,
-                            "f32" if bar in (True, REFERENCE) else "quantised"],
+                            "f32" if bar in (True, REFERENCE, CHOICES) else "quantised"],
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         far = p.stdout.decode().strip()
         if not p.returncode:
