@@ -421,10 +421,8 @@ static const struct sl_arg args[] = {
      false},
     {SL_ARG_FLAG, 0, "--no-qk-norm", NULL, &given.c.no_qk_norm, "q and k are not normed (glm4moe)",
      false},
-    {SL_ARG_HEADING, 0,
-     "Recurrent layers (qwen3next, qwen35moe, qwen35, lfm2moe, granitehybrid, jamba, "
-     "nemotron_h_moe)",
-     NULL, NULL, NULL, false},
+    {SL_ARG_HEADING, 0, "Recurrent layers (delta nets, short convolutions, Mamba)", NULL, NULL,
+     NULL, false},
     {SL_ARG_U32, 0, "--attn-every", "N", &given.c.attn_every,
      "every N-th layer has attention, the others one of these (default 4)", false},
     {SL_ARG_U32, 0, "--delta-heads", "N", &given.c.n_delta_head, "its heads (default 4)", false},

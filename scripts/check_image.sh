@@ -140,6 +140,7 @@ echo "ok - as user 10001, under the profile, with io_uring"
 kill -TERM "$pid"
 for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
 if kill -0 "$pid" 2>/dev/null; then echo "not ok - SIGTERM ends it"; exit 1; fi
+wait "$server" || true # buildah, through which the log comes
 grep -q 'stopped' "$work/server.log"
 echo "ok - SIGTERM ends it"
 echo "1..5"

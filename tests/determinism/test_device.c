@@ -687,7 +687,8 @@ static void buffers(void **state) {
             n_maps[few] = have.card.n_maps;
         }
         bool resident = over[i].device_percent > 100;
-        assert_true(over[i].integrated || n_allocs[1] > n_allocs[0] + 2);
+        /* With the least slots for experts two more: weights and KV take more than one each. */
+        assert_true(over[i].integrated || n_allocs[1] >= n_allocs[0] + 2);
         assert_true(resident ? n_maps[1] == n_maps[0] : n_maps[1] > n_maps[0]);
     }
 }

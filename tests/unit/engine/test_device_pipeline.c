@@ -523,7 +523,8 @@ static void graphs_by_rows(void **state) {
             free_run(r[i]);
         }
         const struct sl_forward *f = e->stages[0].forward;
-        kept = f->graphs_prediction[2] > f->graphs_prediction[3] && source.stats.n_graphs == before;
+        kept = f->graphs_prediction[0][2] > f->graphs_prediction[0][3] &&
+               source.stats.n_graphs == before;
     }
     assert_true(kept);
     sl_engine_destroy(&e);
