@@ -147,8 +147,8 @@ static void pump_ahead(struct sl_fetch *f) {
     }
 }
 
-/* The next to be warmed up that can be. With a tier above, host slots come back as experts go up;
- * when none will, the warm-up has ended. */
+/* The next to be warmed up that can be. With a tier above, host slots come back as experts go up,
+ * and have gone up; when none will, the warm-up has ended. */
 static bool next_warm(struct sl_fetch *f) {
     for (; f->tiers && f->warm_cursor < f->n_warm; f->warm_cursor++)
         if (!sl_tiers_has(f->tiers, f->warm[f->warm_cursor]) &&
@@ -164,7 +164,7 @@ static void pump_warm(struct sl_fetch *f) {
         n = f->tiers ? 1 : n < room ? n : room;
         uint32_t n_fill = sl_cache_prefetch(f->cache, SL_PREFETCH_WARMUP, f->warm + f->warm_cursor,
                                             n, sl_fetch_now(f), fills);
-        if (f->tiers && !n_fill && sl_tiers_warming(f))
+        if (f->tiers && !n_fill && (sl_tiers_warming(f) || sl_tiers_copying(f)))
             return;
         f->warm_cursor = f->tiers && !n_fill ? f->n_warm : f->warm_cursor + n;
         sl_slot_reads_start(&f->reads, fills, n_fill, SL_READ_WARMUP, true);

@@ -396,6 +396,10 @@ bool sl_tiers_warming(const struct sl_fetch *f) {
     return t->cache && t->warm_cursor < f->n_warm && t->warm_cursor < f->warm_cursor;
 }
 
+bool sl_tiers_copying(const struct sl_fetch *f) {
+    return f->tiers->n_kept > 0;
+}
+
 enum sl_status sl_tiers_rest(struct sl_fetch *f) {
     struct sl_tiers *t = f->tiers;
     enum sl_status st = t->n_kept || t->n_going_down ? sl_device_sync(t->dev) : SL_OK;

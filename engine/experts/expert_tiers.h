@@ -104,6 +104,8 @@ enum sl_status sl_tiers_rest(struct sl_fetch *f) SL_MUST_CHECK;
 /* Copies the hottest experts of the warm-up that have come to the host into free device slots. */
 void sl_tiers_warm(struct sl_fetch *f);
 bool sl_tiers_warming(const struct sl_fetch *f);
+/* Are host slots leased to copies that have not been seen to end? */
+bool sl_tiers_copying(const struct sl_fetch *f);
 /* Waits for the device and forgets all. */
 void sl_tiers_forget(struct sl_fetch *f);
 
