@@ -111,6 +111,10 @@ void conf_needs(enum sl_dtype dtype) {
     now.lacks = now.lacks || conf_lacks(dtype);
 }
 
+void conf_needs_form(bool has) {
+    now.lacks = now.lacks || (now.target && !has);
+}
+
 bool conf_gpu(void) {
     return now.gpu;
 }
@@ -303,7 +307,7 @@ static void run_one(void **state) {
     now.n_lacked = 0;
     r->test->fn();
     if (now.n_lacked)
-        print_message("%s lacks the types of %u cases\n", now.target->name, now.n_lacked);
+        print_message("%s lacks the types or forms of %u cases\n", now.target->name, now.n_lacked);
 }
 
 static int end_one(void **state) {

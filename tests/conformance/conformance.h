@@ -66,6 +66,8 @@ bool conf_same_bits(void);
 /* The next case has weights of this type: a target that lacks it passes the case over, and the test
  * says how many there were. */
 void conf_needs(enum sl_dtype dtype);
+/* The same of a form of the op; has: conf_device() has it. */
+void conf_needs_form(bool has);
 /* Does the current target lack it? For what goes to conf_device() without a case. */
 bool conf_lacks(enum sl_dtype dtype);
 

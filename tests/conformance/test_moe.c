@@ -217,8 +217,9 @@ static void test_shapes(void) {
         if (conf_device()->caps.reglu && i % 4 == 1)
             case_of(what, &c);
         c.op.activation = SL_RELU_SQUARED;
-        for (uint32_t k = 0; k < 2 && conf_device()->caps.relu_squared && !once(i); k++) {
+        for (uint32_t k = 0; k < 2 && !once(i); k++) {
             c.op.n_decode = k ? c.op.n_tok : 0;
+            conf_needs_form(conf_device()->caps.relu_squared);
             case_of(what, &c);
         }
     }
@@ -452,10 +453,10 @@ static void test_against_double(void) {
         against_double(false, SL_SWIGLU_LIMITED);
     if (conf_device()->caps.reglu)
         against_double(false, SL_REGLU);
-    if (conf_device()->caps.relu_squared) {
-        against_double(false, SL_RELU_SQUARED);
-        against_double(true, SL_RELU_SQUARED);
-    }
+    conf_needs_form(conf_device()->caps.relu_squared);
+    against_double(false, SL_RELU_SQUARED);
+    conf_needs_form(conf_device()->caps.relu_squared);
+    against_double(true, SL_RELU_SQUARED);
     if (conf_device()->caps.swiglu_cut)
         against_double(false, SL_SWIGLU_CUT);
     if (has_all(conf_device()))

@@ -92,7 +92,13 @@ def one(sluice, device, options, bar, ids, folder):
             if answer(*lane, "--cpu-lane-threads", str(threads), SLUICE_TEST_LANE_PERCENT=str(percent)) != said:
                 raise Wrong(f"answered otherwise: {percent} % by the CPU lane")
     for name, args in places.items():
-        if not filecmp.cmp(here, score("other", *args), shallow=False):
+        try:
+            score("other", *args)
+        except Wrong as e:  # a model whose layers share what cannot be on two devices
+            if name == "two stages" and "cannot be split among devices" in str(e):
+                continue
+            raise
+        if not filecmp.cmp(here, os.path.join(folder, "other.npy"), shallow=False):
             raise Wrong(f"scored otherwise: {name}")
         if "-b" not in args and answer(*args) != said:
             raise Wrong(f"answered otherwise: {name}")
