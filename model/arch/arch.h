@@ -55,14 +55,16 @@ struct sl_arch {
     bool split_ff;   /* without expert_feed_forward_length an expert has n_ff / k, not n_ff */
     bool router_normalize, router_softmax_topk; /* unless the file says otherwise */
     enum sl_expert_activation activation;
-    bool delta;         /* layers with a gated delta net among those with attention */
-    bool delta_grouped; /* sl_delta_spec.grouped */
-    bool latent;        /* all layers have latent attention, but those that are keyless */
+    bool delta;           /* layers with a gated delta net among those with attention */
+    bool delta_grouped;   /* sl_delta_spec.grouped */
+    bool latent;          /* all layers have latent attention, but those that are keyless */
+    bool latent_unscaled; /* whose scores YaRN leaves as they are */
     /* Of layers whose attention.head_count_kv is 0; attention itself: there are no such layers. */
     enum sl_mixer_kind keyless;
     bool gated;            /* sl_attention_spec.gated */
     bool sections;         /* rope.dimension_sections: multi-section RoPE */
     bool nextn;            /* the last nextn_predict_layers layers guess tokens ahead */
+    bool drafts;           /* ... each as a layer of its own kind behind SL_L_DRAFT_JOIN */
     bool gelu;             /* in dense and shared parts */
     bool beside;           /* experts.beside */
     bool v_norm, v_of_k;   /* v_of_k: in layers without attn_v.weight */
@@ -86,6 +88,9 @@ struct sl_arch {
     /* A layer is one part: a feed-forward one where feed_forward_length is not 0, else a mixer. */
     bool one_part;
     bool relu_squared;   /* in dense and shared parts */
+    bool clamped;        /* SL_EXPERT_SWIGLU_CLAMPED in them */
+    bool latent_windows; /* some layers of latent attention have a window, and shapes of their own:
+                            read_own reads these */
     bool latent_experts; /* moe_latent_size: experts_spec.n_latent */
     bool any_epsilon;    /* layer_norm_epsilon stands for the missing one of RMS norms */
     const struct sl_arch_name *names; /* NULL, or up to one whose name is NULL */
@@ -96,26 +101,18 @@ struct sl_arch {
     sl_roles needs, optional;
 };
 
-extern const struct sl_arch sl_arch_llama, sl_arch_olmoe, sl_arch_qwen2, sl_arch_qwen2moe,
-    sl_arch_qwen3, sl_arch_qwen3moe, sl_arch_ernie4_5_moe, sl_arch_hunyuan_moe, sl_arch_gpt_oss,
-    sl_arch_deepseek2, sl_arch_qwen3next, sl_arch_qwen35, sl_arch_qwen35moe, sl_arch_qwen3vlmoe,
-    sl_arch_gemma4, sl_arch_llama4, sl_arch_afmoe, sl_arch_laguna, sl_arch_cohere2moe, sl_arch_dbrx,
-    sl_arch_grok, sl_arch_mimo2;
-extern const struct sl_arch sl_arch_glm4moe, sl_arch_minimax_m2, sl_arch_dots1, sl_arch_deepseek,
-    sl_arch_bailingmoe, sl_arch_bailingmoe2, sl_arch_hy_v3, sl_arch_mellum, sl_arch_granitemoe,
-    sl_arch_exaone_moe, sl_arch_mistral4, sl_arch_arctic, sl_arch_step35, sl_arch_mistral3,
-    sl_arch_smallthinker, sl_arch_maple, sl_arch_phimoe, sl_arch_lfm2moe, sl_arch_granitehybrid,
-    sl_arch_jamba, sl_arch_deepseek32, sl_arch_glm_dsa, sl_arch_nemotron_h, sl_arch_nemotron_h_moe,
-    sl_arch_kimi_linear;
+#define SL_ARCH(name) extern const struct sl_arch sl_arch_##name;
+#include "model/arch/arches.def"
 
 /* Is it one of arch->keys? */
 bool sl_arch_reads(const struct sl_arch *arch, const char *key, size_t len);
 
 /* Reads and checks every key under "<arch>."; one that is not known is refused by name. Leaves
- * n_vocab to sl_arch_bind. out_layers [n_layer]: the caller frees them. */
+ * n_vocab to sl_arch_bind. out_layers [n_layer]: the caller frees them. drafts: with the first of
+ * those that guess ahead, which the file has. */
 enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arch *arch,
-                                    struct sl_hparams *out_hp, struct sl_layer **out_layers,
-                                    struct sl_err *err) SL_MUST_CHECK;
+                                    bool drafts, struct sl_hparams *out_hp,
+                                    struct sl_layer **out_layers, struct sl_err *err) SL_MUST_CHECK;
 
 /* Gives every tensor its place (m->global, m->layers[].t) by what the layers' specs ask for, checks
  * shapes and types, sets hp.n_vocab and what specs say of optional tensors. */

@@ -34,6 +34,7 @@ const struct sl_arch sl_arch_deepseek2 = {
     .shared = SL_ARCH_SHARED_COUNT,
     .dense_lead = true,
     .nextn = true,
+    .drafts = true,
     .keys = keys,
     .optional = SL_ROLE(SL_L_ROUTER_BIAS),
     .read_own = read_own,

@@ -14,6 +14,7 @@ const struct sl_arch sl_arch_glm4moe = {
     .router_sigmoid = true,
     .sections = true,
     .nextn = true,
+    .drafts = true,
     .ffn_norm = "post_attention_norm.weight",
     .needs = SL_ROLE(SL_L_ROUTER_BIAS),
     .optional = SL_ROLES_ATTN_BIAS | SL_ROLES_QK_NORM,

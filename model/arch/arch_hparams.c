@@ -268,8 +268,8 @@ static enum sl_status read_rope(struct sl_keys *k, uint32_t n_ctx_train, uint32_
 }
 
 enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arch *arch,
-                                    struct sl_hparams *out_hp, struct sl_layer **out_layers,
-                                    struct sl_err *err) {
+                                    bool drafts, struct sl_hparams *out_hp,
+                                    struct sl_layer **out_layers, struct sl_err *err) {
     struct sl_keys k = {.g = g, .arch = arch->name, .err = err};
     struct sl_hparams hp = {.rope = {{.kind = arch->rope_kind}}};
     SL_TRY(refuse_unknown(&k, arch));
@@ -279,6 +279,11 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
         SL_TRY(
             sl_keys_u32(&k, "nextn_predict_layers", false, 0, hp.n_layer - 1, &hp.n_layer_nextn));
     hp.n_layer -= k.n_nextn = hp.n_layer_nextn;
+    if (drafts && hp.n_layer_nextn) {
+        hp.n_draft = 1;
+        hp.n_layer++;
+        hp.n_layer_nextn--;
+    }
     SL_TRY(sl_keys_u32(&k, "context_length", true, 1, MAX_CTX, &hp.n_ctx_train));
     SL_TRY(sl_keys_u32(&k, "embedding_length", true, 1, SL_ARCH_MAX_WIDTH, &hp.n_embd));
     hp.norm_eps = -1;
@@ -313,7 +318,7 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
         status = read_rope(&k, hp.n_ctx_train, head_dim, &hp.rope[0]);
     }
     if (status == SL_OK && arch->latent)
-        status = sl_arch_scale_latent(&k, &hp, layers);
+        status = sl_arch_scale_latent(&k, arch, &hp, layers);
     if (status == SL_OK && arch->sections) {
         status = sl_arch_check_sections(&k, hp.rope[0].n_rot);
     }
@@ -332,6 +337,8 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
         free(layers);
         return status;
     }
+    for (uint32_t l = sl_answer_layers(&hp); l < hp.n_layer; l++)
+        layers[l].spec.draft = true;
     *out_hp = hp;
     *out_layers = layers;
     return SL_OK;

@@ -28,6 +28,7 @@ const struct sl_arch sl_arch_hy_v3 = {
     .shared = SL_ARCH_MAY_SHARE,
     .split_ff = true,
     .nextn = true,
+    .drafts = true,
     .router_sigmoid = true,
     .experts_by_tensor = true,
     .names = names,

@@ -14,8 +14,8 @@ static const char *const glm_keys[] = {
     "attention.indexer.head_count", "attention.indexer.key_length", "attention.indexer.top_k",
     "attention.indexer.types",      "rope.dimension_sections",      NULL};
 
-static enum sl_status read_indexer(struct sl_keys *k, const struct sl_hparams *hp, bool neox,
-                                   struct sl_layer *layers) {
+enum sl_status sl_arch_read_indexer(struct sl_keys *k, const struct sl_hparams *hp, bool neox,
+                                    struct sl_layer *layers) {
     const struct sl_latent_spec *first = &layers[0].spec.latent;
     uint32_t n_head = 0, dim = 0, n_top = 0;
     SL_TRY(sl_keys_u32(k, "attention.indexer.head_count", true, 1, SL_ARCH_MAX_WIDTH, &n_head));
@@ -43,7 +43,7 @@ static enum sl_status read_indexer(struct sl_keys *k, const struct sl_hparams *h
 
 static enum sl_status read_deepseek(struct sl_keys *k, struct sl_hparams *hp,
                                     struct sl_layer *layers) {
-    return read_indexer(k, hp, true, layers);
+    return sl_arch_read_indexer(k, hp, true, layers);
 }
 
 /* The context that GLM-5.2 is made for, and none before it. Its first files do not say which layers
@@ -67,7 +67,7 @@ static enum sl_status read_glm(struct sl_keys *k, struct sl_hparams *hp, struct 
     if (!own[0])
         return sl_keys_fail(k, SL_ERR_CORRUPT, types,
                             "layer 0 has no indexer, and no layer before it has one");
-    SL_TRY(read_indexer(k, hp, false, layers));
+    SL_TRY(sl_arch_read_indexer(k, hp, false, layers));
     for (uint32_t l = 1; l < hp->n_layer; l++)
         layers[l].spec.latent.choice_back = own[l] ? 0 : layers[l - 1].spec.latent.choice_back + 1;
     return SL_OK;

@@ -25,11 +25,24 @@ enum sl_status sl_arch_read_mamba(struct sl_keys *k, const struct sl_hparams *hp
  * of them than that they make sense. */
 enum sl_status sl_arch_check_sections(struct sl_keys *k, uint32_t n_rot) SL_MUST_CHECK;
 
+/* arch_kda.c: the shape of Kimi Delta Attention, of as many heads as latent attention has. */
+enum sl_status sl_arch_read_kda(struct sl_keys *k, const struct sl_hparams *hp,
+                                struct sl_layer *layers) SL_MUST_CHECK;
+/* arch_limits.c: limits of SwiGLU, of each layer. */
+enum sl_status sl_arch_read_limits(struct sl_keys *k, const struct sl_hparams *hp,
+                                   struct sl_layer *layers) SL_MUST_CHECK;
+
 /* arch_latent.c: the shapes of latent attention; its scale, when hp.rope[0] is known. */
 enum sl_status sl_arch_read_latent(struct sl_keys *k, const struct sl_arch *arch,
                                    const struct sl_hparams *hp,
                                    struct sl_layer *layers) SL_MUST_CHECK;
-enum sl_status sl_arch_scale_latent(struct sl_keys *k, struct sl_hparams *hp,
+enum sl_status sl_arch_scale_latent(struct sl_keys *k, const struct sl_arch *arch,
+                                    struct sl_hparams *hp, struct sl_layer *layers) SL_MUST_CHECK;
+/* Heads of a width that buffers have room for. */
+enum sl_status sl_arch_check_latent(struct sl_keys *k,
+                                    const struct sl_latent_spec *c) SL_MUST_CHECK;
+/* arch_indexer.c: the indexer of every layer. neox: how its heads are rotated. */
+enum sl_status sl_arch_read_indexer(struct sl_keys *k, const struct sl_hparams *hp, bool neox,
                                     struct sl_layer *layers) SL_MUST_CHECK;
 /* The function where expert_gating_func is missing, in its numbers. */
 uint32_t sl_arch_latent_gating(const struct sl_keys *k, const struct sl_hparams *hp);

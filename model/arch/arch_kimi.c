@@ -4,27 +4,12 @@
  * Attention Architecture"; key names of ggml's GGUF. */
 #include "model/arch/arch_internal.h"
 
-#include <inttypes.h>
-
-#define MAX_TAPS 8u    /* models have 4 */
-#define MAX_DIM  1024u /* SL_CHANNEL_DELTA_MAX; models have 128 */
-
 static const char *const keys[] = {"ssm.conv_kernel", "kda.head_dim", NULL};
 
 static enum sl_status read_own(struct sl_keys *k, struct sl_hparams *hp, struct sl_layer *layers) {
-    struct sl_kda_spec s = {.n_head = layers[0].spec.latent.n_head};
-    SL_TRY(sl_keys_u32(k, "ssm.conv_kernel", true, 2, MAX_TAPS, &s.n_taps));
-    SL_TRY(sl_keys_u32(k, "kda.head_dim", true, 1, MAX_DIM, &s.head_dim));
-    if ((uint64_t)s.n_head * s.head_dim > SL_ARCH_MAX_WIDTH)
-        return sl_keys_fail(k, SL_ERR_CORRUPT, "kda.head_dim",
-                            "%" PRIu32 " heads of %" PRIu32 " are wider than %u", s.n_head,
-                            s.head_dim, SL_ARCH_MAX_WIDTH);
-    for (uint32_t l = 0; l < hp->n_layer; l++) {
+    for (uint32_t l = 0; l < hp->n_layer; l++)
         layers[l].spec.latent.no_rope = true;
-        if (layers[l].spec.mixer == SL_MIXER_KDA)
-            layers[l].spec.kda = s;
-    }
-    return SL_OK;
+    return sl_arch_read_kda(k, hp, layers);
 }
 
 const struct sl_arch sl_arch_kimi_linear = {

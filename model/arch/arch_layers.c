@@ -262,6 +262,7 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
         struct sl_layer_spec *s = &layers[l].spec;
         s->gelu = arch->gelu;
         s->relu_squared = arch->relu_squared;
+        s->clamped = arch->clamped;
         if (s->ffn == SL_FFN_NONE)
             continue;
         if (s->ffn == SL_FFN_DENSE) {

@@ -10,7 +10,6 @@ static const char *const keys[] = {"swiglu_clamp_exp", "swiglu_clamp_shexp",
                                    "rope.dimension_count_swa", NULL};
 
 static enum sl_status read_own(struct sl_keys *k, struct sl_hparams *hp, struct sl_layer *layers) {
-    float routed[SL_MAX_LAYERS] = {0}, shared[SL_MAX_LAYERS] = {0};
     static const char *const needed[] = {"attention.sliding_window",
                                          "attention.sliding_window_pattern"};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
@@ -23,17 +22,7 @@ static enum sl_status read_own(struct sl_keys *k, struct sl_hparams *hp, struct 
     hp->rope[0].n_rot /= 2;
     hp->n_rope_freqs =
         (hp->rope[1].n_rot > hp->rope[0].n_rot ? hp->rope[1].n_rot : hp->rope[0].n_rot) / 2;
-    SL_TRY(sl_keys_f32_each(k, "swiglu_clamp_exp", 0.0f, 1e6f, routed));
-    SL_TRY(sl_keys_f32_each(k, "swiglu_clamp_shexp", 0.0f, 1e6f, shared));
-    for (uint32_t l = 0; l < hp->n_layer; l++) {
-        struct sl_layer_spec *s = &layers[l].spec;
-        s->limit = shared[l] > 1e-6f ? shared[l] : 0; /* so llama.cpp's threshold */
-        if (routed[l] > 1e-6f) {
-            s->experts.activation = SL_EXPERT_SWIGLU_LIMITED;
-            s->experts.limit = routed[l];
-        }
-    }
-    return SL_OK;
+    return sl_arch_read_limits(k, hp, layers);
 }
 
 const struct sl_arch sl_arch_step35 = {

@@ -10,6 +10,7 @@
 enum dim {
     D_1 = 1, /* zero-filled entries count as 1 too */
     D_EMBD,
+    D_EMBD_2, /* twice n_embd */
     D_VOCAB,
     D_ROT_HALF,
     D_Q, /* n_head * head_dim_k, twice where each has a gate */
@@ -24,6 +25,8 @@ enum dim {
     D_FF_EXPERT_2, /* twice that */
     D_FF_SHARED,
     D_EXPERT,
+    D_FF_ADJUGATE,
+    D_ADJUGATE,    /* how many */
     D_EXPERT_IN,   /* elements of experts' rows: n_embd, or their n_latent */
     D_DELTA_QKV,   /* of all heads q, k and v */
     D_DELTA_V,     /* n_head * head_dim */
@@ -48,6 +51,7 @@ enum dim {
     D_MAMBA1_STATE,
     D_KDA_INNER, /* n_head * head_dim */
     D_KDA_DIM,
+    D_KDA_LOW, /* what decays and gate go by way of, or D_KDA_INNER */
     D_KDA_HEADS,
     D_KDA_TAPS,
     D_LORA_Q,
@@ -153,12 +157,12 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_KDA_CONV_Q] = {"ssm_conv1d_q.weight", {D_KDA_TAPS, D_1, D_KDA_INNER}, true},
     [SL_L_KDA_CONV_K] = {"ssm_conv1d_k.weight", {D_KDA_TAPS, D_1, D_KDA_INNER}, true},
     [SL_L_KDA_CONV_V] = {"ssm_conv1d_v.weight", {D_KDA_TAPS, D_1, D_KDA_INNER}, true},
-    [SL_L_KDA_DECAY_A] = {"ssm_f_a.weight", {D_EMBD, D_KDA_DIM}, false},
+    [SL_L_KDA_DECAY_A] = {"ssm_f_a.weight", {D_EMBD, D_KDA_LOW}, false},
     [SL_L_KDA_DECAY_B] = {"ssm_f_b.weight", {D_KDA_DIM, D_KDA_INNER}, false},
     [SL_L_KDA_BETA] = {"ssm_beta.weight", {D_EMBD, D_KDA_HEADS}, false},
     [SL_L_KDA_A] = {"ssm_a", {D_1, D_KDA_HEADS}, true},
     [SL_L_KDA_DT] = {"ssm_dt.bias", {D_KDA_INNER}, true},
-    [SL_L_KDA_GATE_A] = {"ssm_g_a.weight", {D_EMBD, D_KDA_DIM}, false},
+    [SL_L_KDA_GATE_A] = {"ssm_g_a.weight", {D_EMBD, D_KDA_LOW}, false},
     [SL_L_KDA_GATE_B] = {"ssm_g_b.weight", {D_KDA_DIM, D_KDA_INNER}, false},
     [SL_L_KDA_NORM] = {"ssm_norm.weight", {D_KDA_DIM}, true},
     [SL_L_LATENT_Q_A] = {"attn_q_a.weight", {D_EMBD, D_LORA_Q}, false},
@@ -173,6 +177,7 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_INDEX_K] = {"indexer.attn_k.weight", {D_EMBD, D_INDEX_DIM}, false},
     [SL_L_INDEX_K_NORM] = {"indexer.k_norm.weight", {D_INDEX_DIM}, true},
     [SL_L_INDEX_K_BIAS] = {"indexer.k_norm.bias", {D_INDEX_DIM}, true},
+    [SL_L_INDEX_Q_NORM] = {"indexer.q_norm.weight", {D_INDEX_DIM}, true},
     [SL_L_INDEX_WEIGHTS] = {"indexer.proj.weight", {D_EMBD, D_INDEX_HEADS}, false},
     [SL_L_ATTN_POST_NORM] = {"post_attention_norm.weight", {D_EMBD}, true},
     [SL_L_FFN_POST_NORM] = {"post_ffw_norm.weight", {D_EMBD}, true},
@@ -191,9 +196,18 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_EMBD_NORM] = {"post_norm.weight", {D_EMBD}, true},
     [SL_L_EXPERTS_LATENT_DOWN] = {"ffn_latent_down.weight", {D_EMBD, D_EXPERT_IN}, false},
     [SL_L_EXPERTS_LATENT_UP] = {"ffn_latent_up.weight", {D_EXPERT_IN, D_EMBD}, false},
+    [SL_L_ADJUGATE_GATE] = {"ffn_gate_chexps.weight", {D_EMBD, D_FF_ADJUGATE, D_ADJUGATE}, false},
+    [SL_L_ADJUGATE_UP] = {"ffn_up_chexps.weight", {D_EMBD, D_FF_ADJUGATE, D_ADJUGATE}, false},
+    [SL_L_ADJUGATE_DOWN] = {"ffn_down_chexps.weight", {D_FF_ADJUGATE, D_EMBD, D_ADJUGATE}, false},
     [SL_L_EXPERTS_GATE_UP] = {"ffn_gate_up_exps.weight",
                               {D_EXPERT_IN, D_FF_EXPERT_2, D_EXPERT},
                               false},
+    [SL_L_DRAFT_EMBD_NORM] = {"nextn.enorm.weight", {D_EMBD}, true},
+    [SL_L_DRAFT_STATE_NORM] = {"nextn.hnorm.weight", {D_EMBD}, true},
+    [SL_L_DRAFT_JOIN] = {"nextn.eh_proj.weight", {D_EMBD_2, D_EMBD}, false},
+    [SL_L_DRAFT_NORM] = {"nextn.shared_head_norm.weight", {D_EMBD}, true},
+    [SL_L_DRAFT_EMBD] = {"nextn.embed_tokens.weight", {D_EMBD, D_VOCAB}, false},
+    [SL_L_DRAFT_OUTPUT] = {"nextn.shared_head_head.weight", {D_EMBD, D_VOCAB}, false},
 };
 
 /* What a layer of a kind must have, and what it may. */
@@ -272,6 +286,14 @@ static const struct {
 #define ROLES_INDEX                                                                                \
     (SL_ROLE(SL_L_INDEX_Q) | SL_ROLE(SL_L_INDEX_K) | SL_ROLE(SL_L_INDEX_K_NORM) |                  \
      SL_ROLE(SL_L_INDEX_K_BIAS) | SL_ROLE(SL_L_INDEX_WEIGHTS))
+#define ROLES_BLOCKS                                                                               \
+    (SL_ROLE(SL_L_INDEX_Q) | SL_ROLE(SL_L_INDEX_Q_NORM) | SL_ROLE(SL_L_INDEX_K) |                  \
+     SL_ROLE(SL_L_INDEX_K_NORM))
+#define ROLES_DRAFT                                                                                \
+    (SL_ROLE(SL_L_DRAFT_EMBD_NORM) | SL_ROLE(SL_L_DRAFT_STATE_NORM) | SL_ROLE(SL_L_DRAFT_JOIN) |   \
+     SL_ROLE(SL_L_DRAFT_NORM))
+#define ROLES_ADJUGATE                                                                             \
+    (SL_ROLE(SL_L_ADJUGATE_GATE) | SL_ROLE(SL_L_ADJUGATE_UP) | SL_ROLE(SL_L_ADJUGATE_DOWN))
 #define ROLES_SHARED                                                                               \
     (SL_ROLE(SL_L_SHARED_GATE) | SL_ROLE(SL_L_SHARED_UP) | SL_ROLE(SL_L_SHARED_DOWN))
 
@@ -282,6 +304,10 @@ static sl_roles latent_roles(const struct sl_latent_spec *s) {
                              : SL_ROLE(SL_L_ATTN_Q);
     if (sl_latent_chooses(s))
         q |= ROLES_INDEX;
+    if (s->gate)
+        q |= SL_ROLE(SL_L_ATTN_GATE);
+    if (s->k_norm)
+        q |= SL_ROLE(SL_L_ATTN_K_NORM);
     return q | (s->joined ? SL_ROLE(SL_L_LATENT_KV_B)
                           : SL_ROLE(SL_L_LATENT_K_B) | SL_ROLE(SL_L_LATENT_V_B));
 }
@@ -293,12 +319,18 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_hp
     struct kind_roles r = {mixer->needs | ffn->needs | (arch->needs & may), 0};
     if (s->mixer == SL_MIXER_LATENT)
         r.needs |= latent_roles(&s->latent);
+    if (s->mixer == SL_MIXER_ATTENTION && s->attention.n_index_top)
+        r.needs |= ROLES_BLOCKS;
+    if (s->mixer == SL_MIXER_KDA && s->kda.full)
+        r.needs &= ~(SL_ROLE(SL_L_KDA_DECAY_B) | SL_ROLE(SL_L_KDA_GATE_B));
     if (s->ffn == SL_FFN_EXPERTS && s->experts.beside)
         r.needs |= ROLES_DENSE;
     else if (s->ffn == SL_FFN_EXPERTS && s->experts.n_ff_shared)
         r.needs |= ROLES_SHARED;
     if (s->ffn == SL_FFN_EXPERTS && s->experts.n_latent)
         r.needs |= SL_ROLE(SL_L_EXPERTS_LATENT_DOWN) | SL_ROLE(SL_L_EXPERTS_LATENT_UP);
+    if (s->ffn == SL_FFN_EXPERTS && s->experts.n_ff_adjugate)
+        r.needs |= ROLES_ADJUGATE;
     if (s->relu_squared)
         r.needs &= ~(SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_SHARED_GATE));
     if (!sl_experts_gated(&s->experts))
@@ -307,7 +339,11 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_hp
         r.needs &= ~SL_ROLE(SL_L_FFN_NORM);
     if (hp->n_embd_layer)
         r.needs |= ROLES_EMBD;
+    if (s->draft)
+        r.needs |= ROLES_DRAFT;
     r.may = r.needs | (arch->optional & may);
+    if (s->draft)
+        r.may |= SL_ROLE(SL_L_DRAFT_EMBD) | SL_ROLE(SL_L_DRAFT_OUTPUT);
     if (s->ffn == SL_FFN_EXPERTS && !(r.may & SL_ROLES_EXPERT_BIAS) &&
         sl_experts_gated(&s->experts))
         r.may |= SL_ROLE(SL_L_EXPERTS_GATE_UP);
@@ -338,6 +374,8 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     switch ((enum dim)dim) {
     case D_EMBD:
         return hp->n_embd;
+    case D_EMBD_2:
+        return 2 * (uint64_t)hp->n_embd;
     case D_VOCAB:
         return hp->n_vocab;
     case D_ROT_HALF:
@@ -357,6 +395,8 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     case D_Q_NORM:
         return (uint64_t)(row ? a->n_head : 1) * a->head_dim_k;
     case D_K_NORM:
+        if (c)
+            return c->n_rot;
         return (uint64_t)(row ? a->n_head_kv : 1) * a->head_dim_k;
     case D_FF:
         return s->n_ff;
@@ -368,6 +408,10 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return s->experts.n_ff_shared;
     case D_EXPERT:
         return s->experts.n_expert;
+    case D_FF_ADJUGATE:
+        return s->experts.n_ff_adjugate;
+    case D_ADJUGATE:
+        return sl_experts_adjugate(&s->experts);
     case D_EXPERT_IN:
         return s->experts.n_latent ? s->experts.n_latent : hp->n_embd;
     case D_DELTA_QKV:
@@ -419,12 +463,14 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return (uint64_t)s->kda.n_head * s->kda.head_dim;
     case D_KDA_DIM:
         return s->kda.head_dim;
+    case D_KDA_LOW:
+        return s->kda.full ? (uint64_t)s->kda.n_head * s->kda.head_dim : s->kda.head_dim;
     case D_KDA_HEADS:
         return s->kda.n_head;
     case D_KDA_TAPS:
         return s->kda.n_taps;
-    case D_LORA_Q:
-        return c->n_lora_q;
+    case D_LORA_Q: /* an indexer that chooses blocks makes its queries of the layer's input */
+        return c ? c->n_lora_q : hp->n_embd;
     case D_LATENT:
         return c->n_latent;
     case D_LATENT_ROW:
@@ -436,15 +482,17 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     case D_LATENT_JOINED:
         return (uint64_t)c->n_head * (c->n_nope + c->head_dim_v);
     case D_INDEX_Q:
-        return (uint64_t)c->n_index_head * c->index_dim;
+        return c ? (uint64_t)c->n_index_head * c->index_dim : (uint64_t)a->n_head_kv * a->index_dim;
     case D_INDEX_DIM:
-        return c->index_dim;
+        return c ? c->index_dim : a->index_dim;
     case D_INDEX_HEADS:
         return c->n_index_head;
     case D_QKV:
         return (uint64_t)a->n_head * a->head_dim_k + (uint64_t)a->n_head_kv * a->head_dim_k +
                (uint64_t)a->n_head_kv * a->head_dim_v;
     case D_GATE:
+        if (c)
+            return c->gate == SL_GATE_HEAD ? c->n_head : (uint64_t)c->n_head * c->head_dim_v;
         return a->gate == SL_GATE_HEAD ? a->n_head : (uint64_t)a->n_head * a->head_dim_v;
     case D_EMBD_LAYER:
         return hp->n_embd_layer;
@@ -514,9 +562,22 @@ static bool ends_with(struct sl_str s, const char *tail) {
     return s.len >= n && memcmp(s.ptr + s.len - n, tail, n) == 0;
 }
 
-/* Tables that old converters stored and that are computed instead, and statistics of quantisation:
- * leaving them out changes nothing. */
+/* Names as in llama.cpp's tools/mtmd/clip-impl.h. */
+bool sl_model_is_media(struct sl_str name) {
+    static const char *const heads[] = {"v.", "a.", "mm."};
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        size_t n = strlen(heads[i]);
+        if (name.len > n && memcmp(name.ptr, heads[i], n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Tables that old converters stored and that are computed instead, statistics of quantisation, and
+ * what reads pictures and sound: leaving them out changes nothing. */
 static bool ignorable(struct sl_str name, bool in_layer) {
+    if (!in_layer && sl_model_is_media(name))
+        return true;
     static const char *const in_layers[] = {"attn_rot_embd", "attn_rot_embd.weight",
                                             "attn_rot_embd.freqs", "rope_freqs.weight"};
     if (ends_with(name, ".in_sum2") || ends_with(name, ".in_sum") || ends_with(name, ".counts"))
@@ -674,7 +735,7 @@ static enum sl_status check_joined(const struct sl_model *m, uint32_t l, sl_role
 static void find_gate(const struct sl_arch *arch, struct sl_layer *layer) {
     const struct sl_gguf_tensor *t = layer->t[SL_L_ATTN_GATE];
     struct sl_attention_spec *a = &layer->spec.attention;
-    if (!t)
+    if (!t || layer->spec.mixer != SL_MIXER_ATTENTION)
         return;
     bool heads = arch->gate == SL_ARCH_GATE_HEAD ||
                  (arch->gate == SL_ARCH_GATE_EITHER && t->ne[1] == a->n_head);

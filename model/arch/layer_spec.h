@@ -60,6 +60,10 @@ struct sl_attention_spec {
     float value_scale;  /* of what the heads give; 1 and 0 = none */
     float out_scale;    /* of what is added to the residual stream; 0 = none */
     uint32_t kv_back; /* it reads the keys and values of the layer so many before it; 0: its own */
+    /* Sparse attention: positions are in blocks of index_block. The heads that share a KV head
+     * attend to n_index_top blocks alone: the last n_index_local, and those for which an indexer,
+     * with a head of index_dim elements for each KV head, has the highest scores. 0: to all. */
+    uint32_t index_dim, index_block, n_index_top, n_index_local;
 };
 
 struct sl_delta_spec {
@@ -91,6 +95,9 @@ struct sl_mamba1_spec {
 struct sl_kda_spec {
     uint32_t n_head, head_dim; /* each with a state [head_dim, head_dim] */
     uint32_t n_taps;           /* positions that the convolutions read, each its own included */
+    bool full;   /* decays and the output's gate are one matrix each, not two by way of head_dim
+                    elements */
+    float bound; /* below 0: a decay's logarithm is a sigmoid's value times it; 0: a softplus's */
 };
 
 /* Of each position a row of n_latent elements is kept, from which every head's key and value are
@@ -101,12 +108,15 @@ struct sl_latent_spec {
     uint32_t n_latent;
     uint32_t n_nope, n_rot; /* elements of a head's query, and so of its key */
     uint32_t head_dim_v;
-    uint32_t rope;        /* which of hp.rope[] */
-    float scale;          /* of q.k */
-    bool joined;          /* keys' and values' projections are one matrix, as in older files */
-    bool no_rope;         /* the n_rot elements are not rotated */
-    uint32_t temper_span; /* as in sl_attention_spec */
+    uint32_t rope; /* which of hp.rope[] */
+    float scale;   /* of q.k */
+    bool joined;   /* keys' and values' projections are one matrix, as in older files */
+    bool no_rope;  /* the n_rot elements are not rotated */
+    enum sl_attention_gate gate; /* on the heads' output, of which a sigmoid is taken */
+    uint32_t temper_span;        /* as in sl_attention_spec */
     float temper_scale;
+    uint32_t window; /* positions it reads, its own included; 0 = all */
+    bool k_norm;     /* the elements of key that heads share are normed before they are rotated */
     /* Sparse attention: a row attends to the n_index_top positions for which an indexer of
      * n_index_head heads of index_dim elements has the highest scores. 0: to all of them. */
     uint32_t n_index_head, index_dim, n_index_top;
@@ -155,8 +165,22 @@ struct sl_experts_spec {
     bool early;               /* router and routed experts read x as the layer began, normed by
                                  SL_L_EXPERTS_NORM; the dense part beside them what attention gave */
     float sum_scale; /* of the routed and shared experts' sum, before it is added; 0 = none */
+    /* Adjugate experts: a second set, of which each n_per_adjugate routed ones in a row share one.
+     * They read the routed experts' sum, to which theirs is added, adjugate_scale times. n_ff:
+     * their width; 0: there are none. */
+    uint32_t n_ff_adjugate, n_per_adjugate;
+    float adjugate_scale;
     bool weights_in; /* the weight is of the expert's input, not of its output; one expert a row */
 };
+/* How many adjugate experts there are. */
+static inline uint32_t sl_experts_adjugate(const struct sl_experts_spec *x) {
+    return x->n_ff_adjugate ? x->n_expert / x->n_per_adjugate : 0;
+}
+/* ... and how many of them a row uses. */
+static inline uint32_t sl_experts_adjugate_used(const struct sl_experts_spec *x) {
+    uint32_t n = sl_experts_adjugate(x);
+    return x->n_used < n ? x->n_used : n;
+}
 /* Have routed experts a gate, so three matrices and not two? */
 static inline bool sl_experts_gated(const struct sl_experts_spec *x) {
     return x->activation != SL_EXPERT_RELU_SQUARED;
@@ -175,9 +199,12 @@ struct sl_layer_spec {
     uint32_t n_ff;                      /* of SL_FFN_DENSE, and of experts.beside */
     bool gelu;                          /* GEGLU in dense and shared parts, not SwiGLU */
     bool relu_squared;                  /* ... squared ReLU, without a gate */
+    bool clamped;                       /* ... SL_EXPERT_SWIGLU_CLAMPED */
     float limit; /* of SwiGLU in dense and shared parts, as in SL_EXPERT_SWIGLU_LIMITED; 0 = none */
     bool parallel; /* the feed-forward part reads what attention read, not what it gave */
     struct sl_experts_spec experts; /* of SL_FFN_EXPERTS */
+    bool draft; /* it guesses tokens ahead: its input is made of a token and of the state before it
+                 */
 };
 
 #endif

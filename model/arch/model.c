@@ -5,18 +5,8 @@
 #include <string.h>
 
 static const struct sl_arch *const arches[] = {
-    &sl_arch_dots1,         &sl_arch_deepseek,       &sl_arch_bailingmoe,  &sl_arch_bailingmoe2,
-    &sl_arch_hy_v3,         &sl_arch_mellum,         &sl_arch_granitemoe,  &sl_arch_exaone_moe,
-    &sl_arch_minimax_m2,    &sl_arch_glm4moe,        &sl_arch_qwen3moe,    &sl_arch_qwen2moe,
-    &sl_arch_olmoe,         &sl_arch_llama,          &sl_arch_qwen3,       &sl_arch_qwen2,
-    &sl_arch_ernie4_5_moe,  &sl_arch_hunyuan_moe,    &sl_arch_gpt_oss,     &sl_arch_qwen3next,
-    &sl_arch_qwen35moe,     &sl_arch_qwen35,         &sl_arch_qwen3vlmoe,  &sl_arch_deepseek2,
-    &sl_arch_gemma4,        &sl_arch_llama4,         &sl_arch_afmoe,       &sl_arch_laguna,
-    &sl_arch_cohere2moe,    &sl_arch_dbrx,           &sl_arch_grok,        &sl_arch_mimo2,
-    &sl_arch_mistral4,      &sl_arch_arctic,         &sl_arch_step35,      &sl_arch_mistral3,
-    &sl_arch_smallthinker,  &sl_arch_maple,          &sl_arch_phimoe,      &sl_arch_lfm2moe,
-    &sl_arch_granitehybrid, &sl_arch_jamba,          &sl_arch_deepseek32,  &sl_arch_glm_dsa,
-    &sl_arch_nemotron_h,    &sl_arch_nemotron_h_moe, &sl_arch_kimi_linear,
+#define SL_ARCH(name) &sl_arch_##name,
+#include "model/arch/arches.def"
 };
 #define N_ARCHES (sizeof arches / sizeof arches[0])
 
@@ -64,7 +54,7 @@ enum sl_status sl_model_from_gguf(struct sl_gguf *gguf, struct sl_model **out_mo
                     "and inspected, not run",
                     sl_gguf_file_path(gguf, 0));
     if (status == SL_OK)
-        status = sl_arch_read_hparams(gguf, m->arch, &m->hp, &m->layers, err);
+        status = sl_arch_read_hparams(gguf, m->arch, false, &m->hp, &m->layers, err);
     if (status == SL_OK)
         status = sl_arch_bind(m, err);
     if (status != SL_OK) {
@@ -79,6 +69,29 @@ enum sl_status sl_model_open(const char *path, struct sl_model **out_model, stru
     struct sl_gguf *gguf;
     enum sl_status status = sl_gguf_open(path, &gguf, err);
     return status == SL_OK ? sl_model_from_gguf(gguf, out_model, err) : status;
+}
+
+enum sl_status sl_model_add_drafts(struct sl_model *m, struct sl_err *err) {
+    if (!m->hp.n_layer_nextn)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "%.160s: the file has no layers that guess tokens ahead",
+                       sl_gguf_file_path(m->gguf, 0));
+    if (!m->arch->drafts)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "%.160s: how layers of '%s' guess tokens ahead is not known here",
+                       sl_gguf_file_path(m->gguf, 0), m->arch->name);
+    struct sl_model with = {.gguf = m->gguf, .arch = m->arch};
+    enum sl_status status =
+        sl_arch_read_hparams(m->gguf, m->arch, true, &with.hp, &with.layers, err);
+    if (status == SL_OK)
+        status = sl_arch_bind(&with, err);
+    if (status != SL_OK) {
+        free(with.layers);
+        return status;
+    }
+    free(m->layers);
+    *m = with;
+    return SL_OK;
 }
 
 void sl_model_close(struct sl_model **m) {

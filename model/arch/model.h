@@ -35,6 +35,8 @@ struct sl_hparams {
     uint32_t n_expert, n_expert_used; /* the most of any layer; each layer's own: its spec */
     uint32_t first_layer;             /* of a slice (model_slice.h), in the whole model; else 0 */
     uint32_t n_layer_nextn; /* behind the last layer, for guessing tokens ahead: left on disk */
+    uint32_t n_draft;       /* of n_layer, the last so many guess tokens ahead: they are no part of
+                               what gives the answer (sl_model_add_drafts) */
     uint32_t n_embd_layer;  /* of each token and layer an embedding of its own; 0 = none */
     float norm_eps;
     float embd_scale;      /* of the embedding's rows; 1 = none */
@@ -125,6 +127,9 @@ enum sl_layer_role {
     SL_L_INDEX_K_NORM,
     SL_L_INDEX_K_BIAS,
     SL_L_INDEX_WEIGHTS,
+    /* Beside queries [n_embd, n_head_kv * index_dim], key and its norm, of one that chooses blocks:
+     * the norm of a query's head [index_dim]. */
+    SL_L_INDEX_Q_NORM,
     /* Norms [n_embd] of what a part of the layer gives, before it is added. */
     SL_L_ATTN_POST_NORM,    /* post_attention_norm.weight */
     SL_L_FFN_POST_NORM,     /* post_ffw_norm.weight */
@@ -137,6 +142,11 @@ enum sl_layer_role {
     /* Where experts read rows of their own: into these, [n_embd, n_latent], and back. */
     SL_L_EXPERTS_LATENT_DOWN, /* ffn_latent_down.weight */
     SL_L_EXPERTS_LATENT_UP,   /* ffn_latent_up.weight */
+    /* Of all adjugate experts: [n_embd, n_ff_adjugate, n], down [n_ff_adjugate, n_embd, n]. Not
+     * streamed: a row needs most of them, and they are small (7 % of GroveMoE's file). */
+    SL_L_ADJUGATE_GATE, /* ffn_gate_chexps.weight */
+    SL_L_ADJUGATE_UP,
+    SL_L_ADJUGATE_DOWN,
     SL_L_EXPERTS_GATE_UP, /* in place of gate and up [n_embd, 2 * n_ff_expert, n_expert]: of each
                              expert the rows of gate, then those of up */
     SL_L_ATTN_QKV,  /* in place of q, k and v [n_embd, q + k + v]: their rows, one after another */
@@ -181,14 +191,23 @@ enum sl_layer_role {
     SL_L_KDA_CONV_Q,
     SL_L_KDA_CONV_K,
     SL_L_KDA_CONV_V,
-    SL_L_KDA_DECAY_A, /* ssm_f_a.weight [n_embd, head_dim] */
+    SL_L_KDA_DECAY_A, /* ssm_f_a.weight [n_embd, head_dim]; alone, where full, [n_embd, inner] */
     SL_L_KDA_DECAY_B, /* ssm_f_b.weight [head_dim, inner] */
     SL_L_KDA_BETA,    /* [n_embd, n_head] */
-    SL_L_KDA_A,       /* [1, n_head] by how much a state decays, below 0 */
+    SL_L_KDA_A,       /* [1, n_head] by how much a state decays, below 0; with a bound above 0 */
     SL_L_KDA_DT,      /* [inner] added to decays */
-    SL_L_KDA_GATE_A,  /* ssm_g_a.weight [n_embd, head_dim] */
+    SL_L_KDA_GATE_A,  /* ssm_g_a.weight, as the decays' */
     SL_L_KDA_GATE_B,  /* ssm_g_b.weight [head_dim, inner] */
     SL_L_KDA_NORM,    /* [head_dim] */
+    /* Of a layer that guesses tokens ahead: norms of a token's embedding and of the last layer's
+     * state at the token before it; a matrix that makes its input of the two; the norm of what it
+     * gives; an embedding and an output matrix of its own, or the model's. */
+    SL_L_DRAFT_EMBD_NORM,  /* nextn.enorm.weight */
+    SL_L_DRAFT_STATE_NORM, /* nextn.hnorm.weight */
+    SL_L_DRAFT_JOIN,       /* nextn.eh_proj.weight [2 n_embd, n_embd]: the embedding comes first */
+    SL_L_DRAFT_NORM,       /* nextn.shared_head_norm.weight */
+    SL_L_DRAFT_EMBD,       /* nextn.embed_tokens.weight     [n_embd, n_vocab] */
+    SL_L_DRAFT_OUTPUT,     /* nextn.shared_head_head.weight [n_embd, n_vocab] */
     SL_L_COUNT
 };
 
@@ -214,9 +233,21 @@ enum sl_status sl_model_open(const char *path, struct sl_model **out_model,
 enum sl_status sl_model_from_gguf(struct sl_gguf *gguf, struct sl_model **out_model,
                                   struct sl_err *err) SL_MUST_CHECK;
 void sl_model_close(struct sl_model **m);
+/* Takes the first of the layers that guess tokens ahead to the model's layers, as the last of them.
+ * Before anything else has seen the model. SL_ERR_UNSUPPORTED: the file has none, or it is not
+ * known how those of its architecture work; the model is as it was. Other errors are those of
+ * opening. */
+enum sl_status sl_model_add_drafts(struct sl_model *m, struct sl_err *err) SL_MUST_CHECK;
+/* Layers that give the answer. */
+static inline uint32_t sl_answer_layers(const struct sl_hparams *hp) {
+    return hp->n_layer - hp->n_draft;
+}
 
 /* "qwen3moe" */
 const char *sl_model_arch_name(const struct sl_model *m);
+/* Whether a tensor of this name is part of what reads pictures or sound, which nothing here does:
+ * it may be in any file, and stays on disk. */
+bool sl_model_is_media(struct sl_str name);
 /* The i-th known architecture name, NULL past the end: for help texts. */
 const char *sl_model_arch_at(uint32_t i);
 static inline bool sl_model_layer_is_moe(const struct sl_model *m, uint32_t layer) {

@@ -41,6 +41,7 @@ static const struct sign {
     {{[SHOWN] = "<function=probe>{"}, "functionary-v3.1"},
     {{"tool" LOW "calls" LOW "begin", "```json"}, "deepseek-v3"},
     {{"tool" LOW "calls" LOW "begin"}, "deepseek-v3.1"},
+    {{"<role>ASSISTANT</role>", "<arg_key>"}, "ling3"},
     {{"<arg_key>"}, "glm"},
     {{"seed:tool_call>"}, "seed-oss"},
     {{"minimax:tool_call>"}, "minimax"},

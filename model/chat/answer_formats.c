@@ -366,6 +366,16 @@ static const struct sl_answer_format formats[] = {
      .call_open = "<|function_call|>",
      .one_call = true,
      .arguments_key = "arguments"},
+    /* inclusionAI/Ling-3.0-flash: as GLM's, but that a call may come out of the reasoning. */
+    {.name = "ling3",
+     .syntax = SL_CALL_TAGGED,
+     THINK,
+     .call_open = "<tool_call>",
+     .call_close = "</tool_call>",
+     .key_open = "<arg_key>",
+     .key_close = "</arg_key>%<arg_value>",
+     .value_close = "</arg_value>",
+     .think_calls = true},
 };
 #define N_FORMATS (sizeof formats / sizeof *formats)
 

@@ -101,6 +101,9 @@ void sl_gguf_array_begin_i32(struct sl_gguf_writer *w, const char *key) {
     array_begin(w, key, SL_GGUF_I32);
 }
 
+void sl_gguf_array_begin_f32(struct sl_gguf_writer *w, const char *key) {
+    array_begin(w, key, SL_GGUF_F32);
+}
 void sl_gguf_array_begin_bool(struct sl_gguf_writer *w, const char *key) {
     array_begin(w, key, SL_GGUF_BOOL);
 }
@@ -115,6 +118,10 @@ void sl_gguf_array_add_i32(struct sl_gguf_writer *w, int32_t v) {
     w->n_array++;
 }
 
+void sl_gguf_array_add_f32(struct sl_gguf_writer *w, float v) {
+    put(&w->array, &v, sizeof v);
+    w->n_array++;
+}
 void sl_gguf_array_add_bool(struct sl_gguf_writer *w, bool v) {
     uint8_t byte = v;
     put(&w->array, &byte, 1);

@@ -45,11 +45,15 @@ const struct sl_synth_config sl_synth_default = {
     .delta_dim = 32,
     .n_taps = 4,
     .n_state = 32,
+    .n_ff_adjugate = 64,
+    .n_per_adjugate = 2,
     .n_latent = 64,
     .head_dim_v = 64,
     .n_index_head = 4,
     .index_dim = 64,
     .n_index_top = 64,
+    .index_block = 16,
+    .n_index_local = 1,
     .attn = {{SL_DTYPE_Q8_0}, 1},
     .ffn = {{SL_DTYPE_Q8_0}, 1},
     .gate = {{SL_DTYPE_Q8_0}, 1},
@@ -89,7 +93,7 @@ static float unit(struct sl_rng *r) {
     return (float)((sl_rng_unit(r) * 2 - 1) * 1.7320508);
 }
 
-enum { STREAM_CENTRE = 1 << 20, STREAM_OWN, STREAM_POPULARITY, STREAM_CYCLE };
+enum { STREAM_CENTRE = 1 << 20, STREAM_OWN, STREAM_POPULARITY, STREAM_CYCLE, STREAM_KNOWN };
 
 static uint32_t n_text_tokens(const struct sl_synth_config *c) {
     return c->n_vocab - 3; /* control tokens stand at the end and follow nothing */
@@ -141,23 +145,43 @@ static bool make_cycle(struct job *j) {
     return true;
 }
 
+/* Does a layer that guesses ahead know what follows the token? */
+static bool is_known(const struct sl_synth_config *c, uint32_t token) {
+    struct sl_rng r = stream(c->seed, STREAM_KNOWN, token);
+    return sl_rng_below(&r, 100) < c->nextn_right;
+}
+
+/* The output matrix's number among the tensors, or `own` where it is the embedding: both agree on
+ * all but what is known. */
+static uint64_t output_of(const struct job *j, uint64_t own) {
+    for (uint32_t i = 0; i < j->plan.n; i++)
+        if (j->plan.tensors[i].fill == SL_FILL_SUCCESSOR)
+            return i;
+    return own;
+}
+
 static void structured_row(const struct job *j, const struct sl_synth_tensor *t, uint64_t tensor,
                            uint64_t row, float *v, float *scratch) {
     const struct sl_synth_config *c = j->config;
-    struct sl_rng r = stream(c->seed, tensor, row);
+    struct sl_rng r = stream(c->seed, t->fill == SL_FILL_SOME ? output_of(j, tensor) : tensor, row);
     uint64_t n = t->ne[0];
     switch (t->fill) {
     case SL_FILL_EMBEDDING:
         embedding(c, (uint32_t)row, v);
         break;
-    case SL_FILL_SUCCESSOR: {
+    case SL_FILL_SUCCESSOR:
+    case SL_FILL_SOME: {
         uint32_t before = j->predecessor[row];
+        if (t->fill == SL_FILL_SOME && before != UINT32_MAX && !is_known(c, before))
+            before = UINT32_MAX;
         for (uint64_t i = 0; i < n; i++)
             v[i] = t->std * unit(&r);
         if (before != UINT32_MAX) {
+            /* What a draft layer knows must be as clear to the model, whose layers add more. */
+            float logit = c->nextn_right ? 40 * successor_logit : successor_logit;
             embedding(c, before, scratch);
             for (uint64_t i = 1; i < n; i++)
-                v[i] += successor_logit / (float)n * scratch[i];
+                v[i] += logit / (float)n * scratch[i];
         }
         break;
     }
@@ -174,6 +198,10 @@ static void structured_row(const struct job *j, const struct sl_synth_tensor *t,
         for (uint64_t i = 0; i < n; i++)
             v[i] = 1 + t->std * unit(&r);
         break;
+    case SL_FILL_FIRST_HALF:
+        memset(v, 0, n * sizeof *v);
+        v[row] = 1;
+        break;
     case SL_FILL_ROPE_FREQS:
         /* Divisors 1 for short wavelengths, 8 for long ones, a ramp between. */
         for (uint64_t i = 0; i < n; i++) {
@@ -184,6 +212,10 @@ static void structured_row(const struct job *j, const struct sl_synth_tensor *t,
     case SL_FILL_DECAY:
         for (uint64_t i = 0; i < n; i++)
             v[i] = -0.02f * expf(2.2f * (unit(&r) + 1.7320508f)); /* to -40 */
+        break;
+    case SL_FILL_GROWTH:
+        for (uint64_t i = 0; i < n; i++)
+            v[i] = 0.1f * expf(1.1f * (unit(&r) + 1.7320508f)); /* to 4.5 */
         break;
     case SL_FILL_RANDOM:
         break;
@@ -290,6 +322,59 @@ static bool make_chunks(struct job *j) {
     return true;
 }
 
+/* Its own: limits of SwiGLU in all layers but the first two, small enough to show. */
+static void write_ling3(struct sl_gguf_writer *w, const struct sl_synth_config *c) {
+    static const char *const limits[] = {"swiglu_clamp_exp", "swiglu_clamp_shexp"};
+    char key[96];
+#define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
+    sl_gguf_write_bool(w, KEY("kda.safe_gate"), true);
+    sl_gguf_write_f32(w, KEY("kda.gate_lower_bound"), -5);
+#undef KEY
+    for (uint32_t i = 0; i < 2; i++) {
+        snprintf(key, sizeof key, "%s.%s", c->arch, limits[i]);
+        sl_gguf_array_begin_f32(w, key);
+        for (uint32_t l = 0; l < c->n_layer + c->n_nextn; l++)
+            sl_gguf_array_add_f32(w, l < 2 ? 0 : 0.6f + 0.2f * (float)i);
+        sl_gguf_array_end(w);
+    }
+}
+
+/* The other shape of latent attention, and which layers have it: the others have an indexer. */
+static void write_note(struct sl_gguf_writer *w, const struct sl_synth_config *c) {
+    char key[96];
+    uint32_t latent = c->n_latent_window ? c->n_latent_window : c->n_latent;
+#define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
+    sl_gguf_write_u32(w, KEY("attention.sliding_window"), c->window);
+    sl_gguf_write_u32(w, KEY("attention.kv_lora_rank_swa"), latent);
+    sl_gguf_write_u32(w, KEY("attention.key_length_swa"), latent + sl_synth_latent_rot(c));
+    sl_gguf_write_u32(w, KEY("attention.value_length_swa"), latent);
+    sl_gguf_write_u32(w, KEY("attention.key_length_mla_swa"),
+                      c->head_dim_window ? c->head_dim_window : c->head_dim);
+    sl_gguf_write_u32(w, KEY("attention.value_length_mla_swa"),
+                      c->head_dim_v_window ? c->head_dim_v_window : c->head_dim_v);
+    sl_gguf_array_begin_bool(w, KEY("attention.sliding_window_pattern"));
+    for (uint32_t l = 0; l < c->n_layer; l++)
+        sl_gguf_array_add_bool(w, sl_synth_note_window(c, l));
+    sl_gguf_array_end(w);
+    sl_gguf_array_begin_bool(w, KEY("attention.indexer.types"));
+    for (uint32_t l = 0; l < c->n_layer; l++)
+        sl_gguf_array_add_bool(w, !sl_synth_note_window(c, l));
+    sl_gguf_array_end(w);
+#undef KEY
+}
+
+/* An indexer that chooses blocks. */
+static void write_blocks(struct sl_gguf_writer *w, const struct sl_synth_config *c) {
+    char key[96];
+#define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
+    sl_gguf_write_u32(w, KEY("attention.indexer.head_count"), c->n_head_kv);
+    sl_gguf_write_u32(w, KEY("attention.indexer.key_length"), c->index_dim);
+    sl_gguf_write_u32(w, KEY("attention.indexer.top_k"), c->n_index_top);
+    sl_gguf_write_u32(w, KEY("attention.indexer.block_size"), c->index_block);
+    sl_gguf_write_u32(w, KEY("attention.indexer.local_blocks"), c->n_index_local);
+#undef KEY
+}
+
 /* Shapes of latent attention, in the newer form or the older. */
 static void write_latent(struct sl_gguf_writer *w, const struct sl_synth_config *c) {
     char key[96];
@@ -298,11 +383,13 @@ static void write_latent(struct sl_gguf_writer *w, const struct sl_synth_config 
     uint32_t traits = sl_synth_family_find(c->arch)->traits;
     if (traits & SL_SYNTH_KDA) {
         sl_gguf_array_begin_i32(w, KEY("attention.head_count_kv"));
-        for (uint32_t l = 0; l < c->n_layer; l++)
+        for (uint32_t l = 0; l < c->n_layer + c->n_nextn; l++)
             sl_gguf_array_add_i32(w, !sl_synth_has_kda(c, traits, l));
         sl_gguf_array_end(w);
         sl_gguf_write_u32(w, KEY("ssm.conv_kernel"), c->n_taps);
         sl_gguf_write_u32(w, KEY("kda.head_dim"), c->delta_dim);
+        if (traits & SL_SYNTH_LING3)
+            write_ling3(w, c);
     } else {
         sl_gguf_write_u32(w, KEY("attention.head_count_kv"), c->joined_kv ? c->n_head : 1);
     }
@@ -312,7 +399,10 @@ static void write_latent(struct sl_gguf_writer *w, const struct sl_synth_config 
         sl_gguf_write_u32(w, KEY("attention.q_lora_rank"), sl_synth_lora_q(c));
     sl_gguf_write_u32(w, KEY("attention.key_length"),
                       c->joined_kv ? c->head_dim : c->n_latent + rot);
-    sl_gguf_write_u32(w, KEY("attention.value_length"), c->joined_kv ? c->head_dim_v : c->n_latent);
+    sl_gguf_write_u32(w, KEY("attention.value_length"),
+                      c->joined_kv              ? c->head_dim_v
+                      : traits & SL_SYNTH_LING3 ? c->delta_dim
+                                                : c->n_latent);
     if (!c->joined_kv) {
         sl_gguf_write_u32(w, KEY("attention.key_length_mla"), c->head_dim);
         sl_gguf_write_u32(w, KEY("attention.value_length_mla"), c->head_dim_v);
@@ -328,6 +418,8 @@ static void write_latent(struct sl_gguf_writer *w, const struct sl_synth_config 
             sl_gguf_array_add_i32(w, sl_synth_has_indexer(c, traits, l));
         sl_gguf_array_end(w);
     }
+    if (traits & SL_SYNTH_NOTE)
+        write_note(w, c);
 #undef KEY
 }
 
@@ -418,9 +510,11 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
                           moe && !own_key ? c->n_ff_expert : c->n_ff);
     }
     if (c->n_head_window) {
+        uint32_t n = c->n_layer + (traits & SL_SYNTH_NOTE ? c->n_nextn : 0);
         sl_gguf_array_begin_i32(w, KEY("attention.head_count"));
-        for (uint32_t l = 0; l < c->n_layer; l++)
-            sl_gguf_array_add_i32(w, (int32_t)sl_synth_heads(c, l));
+        for (uint32_t l = 0; l < n; l++)
+            sl_gguf_array_add_i32(
+                w, (int32_t)(l < c->n_layer ? sl_synth_heads(c, l) : c->n_head_window));
         sl_gguf_array_end(w);
     } else {
         sl_gguf_write_u32(w, KEY("attention.head_count"), c->n_head);
@@ -449,9 +543,12 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     else
         sl_gguf_write_f32(w, KEY("attention.layer_norm_rms_epsilon"), 1e-6f);
     write_parts(w, c, parts);
+    if (traits & SL_SYNTH_BLOCKS)
+        write_blocks(w, c);
     sl_gguf_write_f32(w, KEY("rope.freq_base"), c->rope_base);
-    if (c->rope_base_window > 0)
-        sl_gguf_write_f32(w, KEY("rope.freq_base_swa"), c->rope_base_window);
+    if (c->rope_base_window > 0 || traits & SL_SYNTH_NOTE)
+        sl_gguf_write_f32(w, KEY("rope.freq_base_swa"),
+                          c->rope_base_window > 0 ? c->rope_base_window : c->rope_base);
     if (traits & SL_SYNTH_GEMMA4) {
         uint32_t dim = c->head_dim_window ? c->head_dim_window : c->head_dim;
         sl_gguf_write_u32(w, KEY("attention.key_length_swa"), dim);
@@ -525,6 +622,11 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
         if (c->n_group) {
             sl_gguf_write_u32(w, KEY("expert_group_count"), c->n_group);
             sl_gguf_write_u32(w, KEY("expert_group_used_count"), c->n_group_used);
+        }
+        if (traits & SL_SYNTH_ADJUGATE) {
+            sl_gguf_write_u32(w, KEY("expert_chunk_feed_forward_length"), c->n_ff_adjugate);
+            sl_gguf_write_u32(w, KEY("experts_per_group"), c->n_per_adjugate);
+            sl_gguf_write_f32(w, KEY("expert_group_scale"), 0.05f);
         }
         if (own_key || parts & SL_SYNTH_BOTH_FF)
             sl_gguf_write_u32(w, KEY("expert_feed_forward_length"), c->n_ff_expert);

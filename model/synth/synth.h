@@ -57,6 +57,8 @@ struct sl_synth_config {
     /* nemotron_h, nemotron_h_moe: of each layer its one part, M Mamba-2, * attention or E a
      * feed-forward part, from the start again where it ends; NULL: ME*E. */
     const char *pattern;
+    uint32_t n_ff_adjugate, n_per_adjugate; /* grovemoe: of adjugate experts the width, and how many
+                                               experts share one */
     uint32_t n_expert_latent; /* nemotron_h_moe: elements of experts' rows; 0 = the layer's */
     /* Latent attention, of architectures that have it: head_dim elements of a head's key, of which
      * n_rot are rotated (0 = half), head_dim_v of its value, from latents of n_latent. */
@@ -65,11 +67,18 @@ struct sl_synth_config {
     /* Of architectures with an indexer: its heads, their elements, the positions that it chooses;
      * glm-dsa: every so many-th layer has one, from the first on; 0 = as the program assumes. */
     uint32_t n_index_head, index_dim, n_index_top, index_every;
+    /* minimax-m3: positions of a block, of which it then chooses n_index_top, and how many of a
+     * row's last ones are always among them. Its indexer has a head for each of the keys'. */
+    uint32_t index_block, n_index_local;
+    uint32_t n_latent_window, head_dim_v_window; /* dots3note: of layers with a window; 0 = as the
+                                                    others */
     bool joined_kv;         /* one matrix for keys and values, as in older files */
     float yarn_log_mul;     /* 0 = none stated */
     bool router_sigmoid;    /* with a bias for the choice; the weights are divided by their sum */
     float router_scale;     /* of the experts' weights; 0 = none stated */
     uint32_t n_nextn;       /* layers behind the last that guess ahead */
+    uint32_t nextn_right;   /* of 100 tokens they know the successor of so many, by an output matrix
+                               of their own; 0: they are random, and guess nothing */
     uint32_t window_period; /* gemma4: every so many-th layer has no window; 0 = 6 */
     uint32_t n_embd_layer;  /* gemma4: of each token and layer an embedding of its own; 0 = none */
     uint32_t n_shared_kv;   /* gemma4: the last so many layers read another's keys and values */
@@ -101,6 +110,8 @@ struct sl_synth_config {
  * Qwen3-30B-A3B (an LRU of 19 % of the experts hits 74 %, of 38 % hits 89 %, 45 % of a token's
  * experts were used by the token before). */
 extern const struct sl_synth_config sl_synth_default;
+/* The i-th architecture that can be written; NULL beyond the last. */
+const char *sl_synth_arch_at(uint32_t i);
 
 /* Writes PATH (with n_split > 1: PATH is the prefix of -0000i-of-0000N.gguf). The same config gives
  * the same bytes. report: done and total bytes, may be NULL; returning false cancels. A failed or

@@ -67,17 +67,28 @@ static const struct sl_synth_family families[] = {
      SL_SYNTH_MOE | SL_SYNTH_EXPERT_FF | SL_SYNTH_DENSE_LEAD | SL_SYNTH_WINDOW | SL_SYNTH_SINKS},
     {"mistral4",
      SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_LATENT},
+    {"minimax-m3", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
+                       SL_SYNTH_DENSE_LEAD | SL_SYNTH_CLAMPED | SL_SYNTH_BLOCKS},
+    {"dots3note", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
+                      SL_SYNTH_LATENT | SL_SYNTH_INDEX | SL_SYNTH_NOTE},
     {"deepseek32", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
                        SL_SYNTH_LATENT | SL_SYNTH_INDEX},
     {"glm-dsa", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
                     SL_SYNTH_LATENT | SL_SYNTH_INDEX | SL_SYNTH_INDEX_SOME},
     {"kimi-linear", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
                         SL_SYNTH_LATENT | SL_SYNTH_KDA},
+    {"bailingmoe3", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
+                        SL_SYNTH_LATENT | SL_SYNTH_KDA | SL_SYNTH_LING3},
     {"arctic", SL_SYNTH_MOE},
+    {"grovemoe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_ADJUGATE},
     {"mistral3", SL_SYNTH_MAY_MOE},
     {"step35", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
                    SL_SYNTH_DENSE_LEAD | SL_SYNTH_WINDOW},
 };
+
+const char *sl_synth_arch_at(uint32_t i) {
+    return i < sizeof families / sizeof *families ? families[i].arch : NULL;
+}
 
 const struct sl_synth_family *sl_synth_family_find(const char *arch) {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
@@ -109,6 +120,7 @@ uint32_t sl_synth_parts(const char *arch) {
         {"bailingmoe2", SL_SYNTH_SIGMOID | SL_SYNTH_COUNTED | SL_SYNTH_SHARED_EACH |
                             SL_SYNTH_NEXTN | SL_SYNTH_NEXTN_OUT},
         {"minimax-m2", SL_SYNTH_SIGMOID | SL_SYNTH_BOTH_FF},
+        {"minimax-m3", SL_SYNTH_SIGMOID | SL_SYNTH_COUNTED},
         {"glm4moe", SL_SYNTH_SIGMOID | SL_SYNTH_COUNTED | SL_SYNTH_NEXTN | SL_SYNTH_MAY_NORM |
                         SL_SYNTH_MAY_SECTIONS | SL_SYNTH_MAY_BIAS},
         {"llama4", SL_SYNTH_LLAMA4},
@@ -282,11 +294,17 @@ static void add_mamba1(struct sl_synth_plan *p, const struct sl_synth_config *c,
 }
 
 /* Latent attention. The latent is normed, so that keys and values have about unit size. */
-static void add_latent(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+static void add_latent(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t traits,
+                       uint32_t l) {
     int i = (int)l;
-    uint64_t n = c->n_embd, heads = c->n_head, q = heads * c->head_dim, o = heads * c->head_dim_v;
-    uint64_t rot = sl_synth_latent_rot(c), nope = c->head_dim - rot, low = sl_synth_lora_q(c);
-    float in = 1 / sqrtf((float)n), of_latent = 1 / sqrtf((float)c->n_latent);
+    bool own = traits & SL_SYNTH_NOTE && sl_synth_note_window(c, l); /* a shape of its own */
+    uint64_t n = c->n_embd, heads = own && c->n_head_window ? c->n_head_window : c->n_head;
+    uint64_t dim = own && c->head_dim_window ? c->head_dim_window : c->head_dim;
+    uint64_t dim_v = own && c->head_dim_v_window ? c->head_dim_v_window : c->head_dim_v;
+    uint64_t latent = own && c->n_latent_window ? c->n_latent_window : c->n_latent;
+    uint64_t q = heads * dim, o = heads * dim_v;
+    uint64_t rot = sl_synth_latent_rot(c), nope = dim - rot, low = sl_synth_lora_q(c);
+    float in = 1 / sqrtf((float)n), of_latent = 1 / sqrtf((float)latent);
     float share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
     enum sl_dtype attn = pick(&c->attn, l);
     if (low) {
@@ -296,16 +314,19 @@ static void add_latent(struct sl_synth_plan *p, const struct sl_synth_config *c,
     } else {
         add(p, attn, SL_FILL_RANDOM, in, n, q, 0, "attn_q.weight", i);
     }
-    add(p, attn, SL_FILL_RANDOM, in, n, c->n_latent + rot, 0, "attn_kv_a_mqa.weight", i);
-    add_norm(p, c->n_latent, "attn_kv_a_norm.weight", i);
+    add(p, attn, SL_FILL_RANDOM, in, n, latent + rot, 0, "attn_kv_a_mqa.weight", i);
+    add_norm(p, latent, "attn_kv_a_norm.weight", i);
+    if (traits & SL_SYNTH_NOTE)
+        add_norm(p, rot, "attn_k_norm.weight", i);
     if (c->joined_kv) {
-        add(p, attn, SL_FILL_RANDOM, of_latent, c->n_latent, heads * (nope + c->head_dim_v), 0,
+        add(p, attn, SL_FILL_RANDOM, of_latent, latent, heads * (nope + dim_v), 0,
             "attn_kv_b.weight", i);
     } else {
-        add(p, attn, SL_FILL_RANDOM, of_latent, nope, c->n_latent, heads, "attn_k_b.weight", i);
-        add(p, attn, SL_FILL_RANDOM, of_latent, c->n_latent, c->head_dim_v, heads,
-            "attn_v_b.weight", i);
+        add(p, attn, SL_FILL_RANDOM, of_latent, nope, latent, heads, "attn_k_b.weight", i);
+        add(p, attn, SL_FILL_RANDOM, of_latent, latent, dim_v, heads, "attn_v_b.weight", i);
     }
+    if (traits & (SL_SYNTH_LING3 | SL_SYNTH_NOTE))
+        add(p, attn, SL_FILL_RANDOM, in, n, heads, 0, "attn_gate.weight", i);
     add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)o), o, n, 0, "attn_output.weight", i);
 }
 
@@ -323,14 +344,31 @@ static void add_indexer(struct sl_synth_plan *p, const struct sl_synth_config *c
     add(p, SL_DTYPE_F32, SL_FILL_RANDOM, in, n, heads, 0, "indexer.proj.weight", i);
 }
 
+/* One that chooses blocks of positions, for each KV head its own. */
+static void add_block_indexer(struct sl_synth_plan *p, const struct sl_synth_config *c,
+                              uint32_t l) {
+    int i = (int)l;
+    uint64_t n = c->n_embd, dim = c->index_dim;
+    float in = 1 / sqrtf((float)n);
+    enum sl_dtype attn = pick(&c->attn, l);
+    add(p, attn, SL_FILL_RANDOM, in, n, c->n_head_kv * dim, 0, "indexer.q_proj.weight", i);
+    add(p, attn, SL_FILL_RANDOM, in, n, dim, 0, "indexer.k_proj.weight", i);
+    add_norm(p, dim, "indexer.q_norm.weight", i);
+    add_norm(p, dim, "indexer.k_norm.weight", i);
+}
+
 /* Behind the last layer: what guesses ahead has a layer, and what joins a token to its state. */
 static void add_nextn(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
     uint64_t n = c->n_embd;
-    add(p, pick(&c->attn, l), SL_FILL_RANDOM, 1 / sqrtf(2 * (float)n), 2 * n, n, 0,
-        "nextn.eh_proj.weight", (int)l);
+    add(p, pick(&c->attn, l), c->nextn_right ? SL_FILL_FIRST_HALF : SL_FILL_RANDOM,
+        1 / sqrtf(2 * (float)n), 2 * n, n, 0, "nextn.eh_proj.weight", (int)l);
     add_norm(p, n, "nextn.enorm.weight", (int)l);
     add_norm(p, n, "nextn.hnorm.weight", (int)l);
-    add_norm(p, n, "nextn.shared_head_norm.weight", (int)l);
+    bool ling3 = sl_synth_family_find(c->arch)->traits & SL_SYNTH_LING3;
+    add_norm(p, n, ling3 ? "layer_output_norm.weight" : "nextn.shared_head_norm.weight", (int)l);
+    if (c->nextn_right)
+        add(p, c->output, SL_FILL_SOME, 1 / sqrtf((float)n), n, c->n_vocab, 0,
+            "nextn.shared_head_head.weight", (int)l);
     if (sl_synth_parts(c->arch) & SL_SYNTH_NEXTN_OUT)
         add_norm(p, n, "layer_output_norm.weight", (int)l);
 }
@@ -355,7 +393,7 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
         add(p, attn, SL_FILL_RANDOM, in, n, gated + kv + v, 0, "attn_qkv.weight", i);
     } else {
         add(p, attn, SL_FILL_RANDOM, in, n, gated, 0, "attn_q.weight", i);
-        bool keeps = l + c->n_shared_kv < c->n_layer;
+        bool keeps = l + c->n_shared_kv < c->n_layer || !c->n_shared_kv;
         if (keeps)
             add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_k.weight", i);
         if (keeps && (!(traits & SL_SYNTH_GEMMA4) || sl_synth_has_window(c, l)))
@@ -377,7 +415,7 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
     if (traits & (SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_QK_NORM_ROW) && !c->no_qk_norm) {
         bool row = traits & SL_SYNTH_QK_NORM_ROW;
         add_norm(p, row ? q : head_dim, "attn_q_norm.weight", i);
-        if (l + c->n_shared_kv < c->n_layer)
+        if (l + c->n_shared_kv < c->n_layer || !c->n_shared_kv)
             add_norm(p, row ? kv : head_dim, "attn_k_norm.weight", i);
     }
     if (traits & SL_SYNTH_OUT_BIAS)
@@ -387,7 +425,8 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
 }
 
 /* Kimi Delta Attention of n_head heads, of delta_dim elements. */
-static void add_kda(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+static void add_kda(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t traits,
+                    uint32_t l) {
     int i = (int)l;
     uint64_t n = c->n_embd, dim = c->delta_dim, heads = c->n_head, inner = heads * dim;
     float in = 1 / sqrtf((float)n), of_dim = 1 / sqrtf((float)dim);
@@ -400,13 +439,17 @@ static void add_kda(struct sl_synth_plan *p, const struct sl_synth_config *c, ui
         add(p, attn, SL_FILL_RANDOM, in, n, inner, 0, qkv[k], i);
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.5f, c->n_taps, 1, inner, taps[k], i);
     }
-    add(p, attn, SL_FILL_RANDOM, in, n, dim, 0, "ssm_f_a.weight", i);
-    add(p, attn, SL_FILL_RANDOM, of_dim, dim, inner, 0, "ssm_f_b.weight", i);
+    bool full = traits & SL_SYNTH_LING3;
+    uint64_t low = full ? inner : dim;
+    add(p, attn, SL_FILL_RANDOM, in, n, low, 0, "ssm_f_a.weight", i);
+    if (!full)
+        add(p, attn, SL_FILL_RANDOM, of_dim, dim, inner, 0, "ssm_f_b.weight", i);
     add(p, attn, SL_FILL_RANDOM, in, n, heads, 0, "ssm_beta.weight", i);
-    add(p, SL_DTYPE_F32, SL_FILL_DECAY, 1, 1, heads, 0, "ssm_a", i);
+    add(p, SL_DTYPE_F32, full ? SL_FILL_GROWTH : SL_FILL_DECAY, 1, 1, heads, 0, "ssm_a", i);
     add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1, inner, 0, 0, "ssm_dt.bias", i);
-    add(p, attn, SL_FILL_RANDOM, in, n, dim, 0, "ssm_g_a.weight", i);
-    add(p, attn, SL_FILL_RANDOM, of_dim, dim, inner, 0, "ssm_g_b.weight", i);
+    add(p, attn, SL_FILL_RANDOM, in, n, low, 0, "ssm_g_a.weight", i);
+    if (!full)
+        add(p, attn, SL_FILL_RANDOM, of_dim, dim, inner, 0, "ssm_g_b.weight", i);
     add_norm(p, dim, "ssm_norm.weight", i);
     add(p, attn, SL_FILL_RANDOM, 2 * share / sqrtf((float)inner), inner, n, 0, "attn_output.weight",
         i);
@@ -462,10 +505,12 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     }
     if (traits & SL_SYNTH_LATENT && sl_synth_has_indexer(c, traits, l))
         add_indexer(p, c, l);
+    if (traits & SL_SYNTH_BLOCKS && sl_synth_experts(c, l))
+        add_block_indexer(p, c, l);
     if (sl_synth_has_kda(c, traits, l))
-        add_kda(p, c, l);
+        add_kda(p, c, traits, l);
     else if (traits & SL_SYNTH_LATENT)
-        add_latent(p, c, l);
+        add_latent(p, c, traits, l);
     else if (sl_synth_attends(c, traits, l))
         add_attention(p, c, traits, l);
     else if (sl_synth_parts(c->arch) & SL_SYNTH_CONV)
@@ -498,24 +543,22 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         add_dense(p, c, l, c->n_embd);
     }
 
-    /* silu(g) * u of two unit normals has a standard deviation of 0.6. */
-    float mid = 0.6f;
-    bool dense = parts & SL_SYNTH_NEXTN_DENSE && l >= c->n_layer;
+    /* silu(g) * u of two unit normals has a standard deviation of 0.6. Where it is clamped gate and
+     * up are so wide that one value in fifty is; its root mean square is then 6.4. */
+    float mid = traits & SL_SYNTH_CLAMPED ? 6.4f : 0.6f, wide = traits & SL_SYNTH_CLAMPED ? 3 : 1;
+    bool dense = (parts & SL_SYNTH_NEXTN_DENSE || traits & SL_SYNTH_NOTE) && l >= c->n_layer;
     if (!sl_synth_experts(c, l) || dense) {
         uint64_t ff = parts & SL_SYNTH_MAMBA1 ? c->n_ff_expert : c->n_ff; /* one key for both */
         enum sl_dtype ffn = pick(&c->ffn, l);
-        add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_gate.weight", i);
-        add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_up.weight", i);
+        add(p, ffn, SL_FILL_RANDOM, wide * in, n, ff, 0, "ffn_gate.weight", i);
+        add(p, ffn, SL_FILL_RANDOM, wide * in, n, ff, 0, "ffn_up.weight", i);
         add(p, ffn, SL_FILL_RANDOM, share / (mid * sqrtf((float)ff)), ff, n, 0, "ffn_down.weight",
             i);
         return;
     }
     uint64_t ff = c->n_ff_expert, ne = sl_synth_experts(c, l);
-    /* So wide that one value in fifty is clamped; its root mean square is then 6.4. */
-    float wide = traits & SL_SYNTH_CLAMPED ? 3 : 1;
-    float expert_mid = traits & SL_SYNTH_CLAMPED ? 6.4f : mid;
     /* The weighted sum of k random outputs shrinks by about sqrt(k). */
-    float down = share * sqrtf((float)sl_synth_used(c, l)) / (expert_mid * sqrtf((float)ff));
+    float down = share * sqrtf((float)sl_synth_used(c, l)) / (mid * sqrtf((float)ff));
     /* gemma4 divides the router's logits by sqrt(n). */
     float router = traits & SL_SYNTH_GEMMA4 ? 2 : 2 * in;
     add(p, SL_DTYPE_F32, SL_FILL_ROUTER, router, n, ne, 0, "ffn_gate_inp.weight", i);
@@ -531,6 +574,16 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         add(p, pick(&c->up, l), SL_FILL_RANDOM, wide * in, n, ff, ne, "ffn_up_exps.weight", i);
     }
     add(p, pick(&c->down, l), SL_FILL_RANDOM, down, ff, n, ne, "ffn_down_exps.weight", i);
+    if (traits & SL_SYNTH_ADJUGATE) {
+        /* They read the routed experts' sum, which is small: gate and up make up for it. */
+        uint64_t own = c->n_ff_adjugate, many = ne / c->n_per_adjugate;
+        float of_sum = in / share;
+        add(p, pick(&c->gate, l), SL_FILL_RANDOM, of_sum, n, own, many, "ffn_gate_chexps.weight",
+            i);
+        add(p, pick(&c->up, l), SL_FILL_RANDOM, of_sum, n, own, many, "ffn_up_chexps.weight", i);
+        add(p, pick(&c->down, l), SL_FILL_RANDOM, 10 * down * sqrtf((float)ff) / sqrtf((float)own),
+            own, n, many, "ffn_down_chexps.weight", i);
+    }
     if (traits & SL_SYNTH_EXPERT_BIAS) {
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f, ne, 0, 0, "ffn_gate_inp.bias", i);
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f, ff, ne, 0, "ffn_gate_exps.bias", i);
@@ -542,8 +595,8 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         enum sl_dtype ffn = pick(&c->ffn, l);
         if (traits & SL_SYNTH_SHARED_GATE)
             add(p, SL_DTYPE_F32, SL_FILL_RANDOM, in, n, 0, 0, "ffn_gate_inp_shexp.weight", i);
-        add(p, ffn, SL_FILL_RANDOM, in, n, sh, 0, "ffn_gate_shexp.weight", i);
-        add(p, ffn, SL_FILL_RANDOM, in, n, sh, 0, "ffn_up_shexp.weight", i);
+        add(p, ffn, SL_FILL_RANDOM, wide * in, n, sh, 0, "ffn_gate_shexp.weight", i);
+        add(p, ffn, SL_FILL_RANDOM, wide * in, n, sh, 0, "ffn_up_shexp.weight", i);
         add(p, ffn, SL_FILL_RANDOM, share / (mid * sqrtf((float)sh)), sh, n, 0,
             "ffn_down_shexp.weight", i);
     }
@@ -595,11 +648,13 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
     uint32_t traits = family->traits, parts = sl_synth_parts(c->arch);
     bool moe = traits & SL_SYNTH_MOE, shared = traits & SL_SYNTH_SHARED;
     bool latent = traits & SL_SYNTH_LATENT, index = traits & SL_SYNTH_INDEX;
+    bool kimi = traits & SL_SYNTH_KDA && !(traits & SL_SYNTH_LING3);
     bool dense = !c->n_expert || c->n_layer_dense || c->moe_step > 1 ||
-                 (c->n_nextn && parts & SL_SYNTH_NEXTN_DENSE);
+                 (c->n_nextn && (parts & SL_SYNTH_NEXTN_DENSE || traits & SL_SYNTH_NOTE));
     for (uint32_t i = 0; i < c->n_each && i < SL_SYNTH_MAX_EACH; i++)
         dense = dense || !c->n_expert_each[i];
     bool own_window = traits & SL_SYNTH_GEMMA4, pattern = parts & SL_SYNTH_PATTERN;
+    bool blocks = traits & SL_SYNTH_BLOCKS, note = traits & SL_SYNTH_NOTE;
     const struct {
         const char *name;
         uint32_t value, min, max;
@@ -615,12 +670,15 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"top-k", c->n_expert_used, c->n_expert ? 1 : 0,
          c->n_expert < SL_MAX_EXPERTS_USED ? c->n_expert : SL_MAX_EXPERTS_USED},
         {"odd-top-k", c->n_expert_used_odd, 0, c->n_expert_used},
+        {"adjugate-ff", c->n_ff_adjugate, 1, 1u << 20},
+        {"per-adjugate", c->n_per_adjugate, 2,
+         traits & SL_SYNTH_ADJUGATE ? c->n_expert : UINT32_MAX},
         {"expert-ff", c->n_ff_expert, c->n_expert ? 1 : 0, 1u << 20},
         {"ff", c->n_ff, dense ? 1 : 0, 1u << 20},
         {"shared-ff", c->n_ff_shared, shared && !(parts & SL_SYNTH_GRANITE) ? 1 : 0, 1u << 20},
         {"dense-layers", c->n_layer_dense, 0,
          traits & SL_SYNTH_DENSE_LEAD && c->n_expert ? c->n_layer - 1 : 0},
-        {"window", c->window, traits & SL_SYNTH_WINDOW ? 1 : 0, 1u << 24},
+        {"window", c->window, traits & SL_SYNTH_WINDOW || note ? 1 : 0, 1u << 24},
         {"odd-kv-heads", c->n_head_kv_odd, 0, 1024},
         {"rotated", c->n_rot, 0, c->head_dim},
         {"attn-every", c->attn_every, 1, SL_MAX_LAYERS},
@@ -632,19 +690,27 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"expert-latent", c->n_expert_latent, 0, traits & SL_SYNTH_ONE_PART && moe ? c->n_embd : 0},
         {"no-rope", c->no_rope, 0, parts & SL_SYNTH_MAMBA ? 1 : 0},
         {"nextn", c->n_nextn, 0,
-         (traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT) && !(traits & SL_SYNTH_KDA)) ||
-                 parts & SL_SYNTH_NEXTN
+         (traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT) && !kimi) || parts & SL_SYNTH_NEXTN
              ? SL_MAX_LAYERS - c->n_layer
              : 0},
-        {"q-lora", c->n_lora_q, 0, latent && !(traits & SL_SYNTH_KDA) ? 1u << 16 : 0},
+        {"nextn-right", c->nextn_right, 0, c->n_nextn ? 100 : 0},
+        {"q-lora", c->n_lora_q, 0, latent && !kimi ? 1u << 16 : 0},
         {"index-heads", c->n_index_head, 1, 1024},
-        {"index-dim", c->index_dim, index ? sl_synth_latent_rot(c) : 1, 1024},
+        {"index-dim", c->index_dim,
+         index    ? sl_synth_latent_rot(c)
+         : blocks ? sl_synth_rot(c)
+                  : 1,
+         1024},
+        {"index-block", c->index_block, 1, 1u << 20},
+        {"index-local", c->n_index_local, 1, blocks ? c->n_index_top : UINT32_MAX},
+        {"window-latent", c->n_latent_window, 0, note ? 4096 : 0},
+        {"window-value-dim", c->head_dim_v_window, 0, note ? 1024 : 0},
         {"index-top", c->n_index_top, 1, 1u << 20},
         {"index-every", c->index_every, 0, traits & SL_SYNTH_INDEX_SOME ? SL_MAX_LAYERS : 0},
         {"latent", c->n_latent, 1, 4096},
         {"value-dim", c->head_dim_v, 1, 1024},
         {"sigmoid", c->router_sigmoid, 0, latent},
-        {"joined-kv", c->joined_kv, 0, latent && !(traits & SL_SYNTH_KDA)},
+        {"joined-kv", c->joined_kv, 0, latent && !(traits & SL_SYNTH_KDA) && !note},
         {"no-qk-norm", c->no_qk_norm, 0, parts & SL_SYNTH_MAY_NORM ? 1 : 0},
         {"qkv-bias", c->qkv_bias, 0, parts & SL_SYNTH_MAY_BIAS ? 1 : 0},
         {"sections", c->sections, 0, parts & SL_SYNTH_MAY_SECTIONS ? 1 : 0},
@@ -653,9 +719,9 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"layer-embd", c->n_embd_layer, 0, own_window ? 4096 : 0},
         {"shared-kv", c->n_shared_kv, 0, own_window ? c->n_layer - 1 : 0},
         {"beside", c->beside, 0, parts & SL_SYNTH_GROK ? 1 : 0},
-        {"window-head-dim", c->head_dim_window, 0, own_window ? 1024 : 0},
-        {"window-period", c->window_period, 0, own_window || pattern ? 1024 : 0},
-        {"window-heads", c->n_head_window, 0, pattern ? 1024 : 0},
+        {"window-head-dim", c->head_dim_window, 0, own_window || note ? 1024 : 0},
+        {"window-period", c->window_period, 0, own_window || pattern || note ? 1024 : 0},
+        {"window-heads", c->n_head_window, 0, pattern || note ? 1024 : 0},
         {"window-rotated", c->n_rot_window, 0, pattern ? c->head_dim : 0},
         {"temper", c->temper, 0, latent ? 1u << 24 : 0},
         {"chunk", c->chunk, 0, parts & SL_SYNTH_LLAMA4 ? 1u << 24 : 0},
@@ -695,6 +761,15 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
     if (latent && (!sl_synth_latent_rot(c) || sl_synth_latent_rot(c) >= c->head_dim))
         return sl_fail(err, SL_ERR_CONFIG, "--rotated is %u: must leave some of --head-dim, %u",
                        sl_synth_latent_rot(c), c->head_dim);
+    if (note && c->head_dim_window && c->head_dim_window <= sl_synth_latent_rot(c))
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--rotated is %u: must leave some of --window-head-dim, %u",
+                       sl_synth_latent_rot(c), c->head_dim_window);
+    for (uint32_t l = 0; traits & SL_SYNTH_ADJUGATE && l < c->n_layer; l++)
+        if (sl_synth_experts(c, l) % c->n_per_adjugate)
+            return sl_fail(err, SL_ERR_CONFIG,
+                           "--per-adjugate is %u: must divide a layer's experts, which are %u",
+                           c->n_per_adjugate, sl_synth_experts(c, l));
     bool counted = latent || parts & SL_SYNTH_COUNTED;
     if (counted && c->n_ff_shared % c->n_ff_expert)
         return sl_fail(err, SL_ERR_CONFIG,

@@ -29,9 +29,14 @@ enum {
     SL_SYNTH_SECTIONS = 1 << 18,    /* multi-section RoPE */
     SL_SYNTH_ONE_PART = 1 << 19,    /* each layer is one part, by pattern; squared ReLU, no gate */
     SL_SYNTH_KDA = 1 << 20,         /* Kimi Delta Attention, but for some latent attention */
+    SL_SYNTH_ADJUGATE = 1 << 21,    /* a second set of experts, for runs of the first */
     SL_SYNTH_INDEX = 1 << 22,       /* whose positions an indexer chooses */
     SL_SYNTH_INDEX_SOME = 1 << 23,  /* that not all layers need have */
     SL_SYNTH_LATENT = 1 << 24,      /* latent attention, and DeepSeek's experts */
+    SL_SYNTH_LING3 = 1 << 25,       /* a bound of KDA's decays, a gate on attention, limits */
+    SL_SYNTH_BLOCKS = 1 << 26,      /* an indexer that chooses blocks, in layers with experts */
+    SL_SYNTH_NOTE = 1 << 27,        /* an indexer in layers without a window; another shape of those
+                                       with one, gates of heads */
     SL_SYNTH_GEMMA4 = 1 << 28,      /* what only it has: synth_plan.c */
 };
 /* The same of grouped-query families with parts of their own: sl_synth_parts. */
@@ -86,8 +91,16 @@ static inline uint32_t sl_synth_experts(const struct sl_synth_config *c, uint32_
 /* Of families whose files say which layers have a window. */
 static inline bool sl_synth_has_window(const struct sl_synth_config *c, uint32_t layer) {
     uint32_t parts = sl_synth_parts(c->arch);
-    uint32_t period = c->window_period ? c->window_period : parts & SL_SYNTH_PATTERN ? 4 : 6;
+    bool note = sl_synth_family_find(c->arch)->traits & SL_SYNTH_NOTE;
+    uint32_t period = c->window_period           ? c->window_period
+                      : parts & SL_SYNTH_PATTERN ? 4
+                      : note                     ? 2
+                                                 : 6;
     return parts & SL_SYNTH_FULL_FIRST ? layer % period != 0 : layer % period < period - 1;
+}
+/* ... of latent attention: those that guess ahead have one. */
+static inline bool sl_synth_note_window(const struct sl_synth_config *c, uint32_t layer) {
+    return layer >= c->n_layer || sl_synth_has_window(c, layer);
 }
 static inline uint32_t sl_synth_heads(const struct sl_synth_config *c, uint32_t layer) {
     return c->n_head_window && sl_synth_has_window(c, layer) ? c->n_head_window : c->n_head;
@@ -129,6 +142,8 @@ static inline uint32_t sl_synth_lora_q(const struct sl_synth_config *c) {
 /* Has the layer an indexer? GLM-5.2's have one where index_every is 0 and the file does not say. */
 static inline bool sl_synth_has_indexer(const struct sl_synth_config *c, uint32_t traits,
                                         uint32_t layer) {
+    if (traits & SL_SYNTH_NOTE)
+        return !sl_synth_note_window(c, layer);
     if (!(traits & SL_SYNTH_INDEX_SOME) || layer >= c->n_layer)
         return traits & SL_SYNTH_INDEX;
     if (!c->index_every)
@@ -153,11 +168,12 @@ static inline bool sl_synth_attends(const struct sl_synth_config *c, uint32_t tr
 /* Has the layer Kimi Delta Attention? The last has not. */
 static inline bool sl_synth_has_kda(const struct sl_synth_config *c, uint32_t traits,
                                     uint32_t layer) {
-    return traits & SL_SYNTH_KDA && (layer + 1) % c->attn_every != 0 && layer + 1 != c->n_layer;
+    return traits & SL_SYNTH_KDA && (layer + 1) % c->attn_every != 0 && layer + 1 < c->n_layer;
 }
 /* Does the router take sigmoids? */
 static inline bool sl_synth_sigmoid(const struct sl_synth_config *c) {
-    return c->router_sigmoid || sl_synth_family_find(c->arch)->traits & SL_SYNTH_KDA;
+    return c->router_sigmoid ||
+           sl_synth_family_find(c->arch)->traits & (SL_SYNTH_KDA | SL_SYNTH_NOTE);
 }
 
 enum sl_synth_fill {
@@ -165,9 +181,12 @@ enum sl_synth_fill {
     SL_FILL_NORM,       /* 1 + 0.1 * random */
     SL_FILL_EMBEDDING,  /* see synth.h */
     SL_FILL_SUCCESSOR,  /* the output matrix */
+    SL_FILL_SOME,       /* ... that knows the successors of nextn_right tokens in 100 */
+    SL_FILL_FIRST_HALF, /* the first half of the input as it is */
     SL_FILL_ROUTER,     /* popularity in column 0 */
     SL_FILL_ROPE_FREQS, /* Llama 3.1's frequency divisors */
     SL_FILL_DECAY,      /* below 0: between the smallest and the largest that models have */
+    SL_FILL_GROWTH,     /* the same above 0 */
 };
 
 struct sl_synth_tensor {

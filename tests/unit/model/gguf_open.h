@@ -22,15 +22,15 @@ static inline struct sl_gguf *open_ok(struct gb *b, uint8_t **out_file) {
 }
 
 /* Opening must fail with this status and a text that holds each of the words. */
-static inline void expect_refused(struct gb *b, enum sl_status status, const char *word1,
+static inline void expect_refused(struct gb *b, enum sl_status want, const char *word1,
                                   const char *word2) {
     size_t n;
     struct sl_gguf *g = NULL;
     struct sl_err err = {""};
     uint8_t *file = gb_finish(b, &n);
-    enum sl_status st = sl_gguf_open_memory(file, n, &g, &err);
-    if (st != status || !strstr(err.text, word1) || !strstr(err.text, word2))
-        fail_msg("status %d, want %d with '%s' and '%s': %s", st, status, word1, word2, err.text);
+    enum sl_status status = sl_gguf_open_memory(file, n, &g, &err);
+    if (status != want || !strstr(err.text, word1) || !strstr(err.text, word2))
+        fail_msg("status %d, want %d with '%s' and '%s': %s", status, want, word1, word2, err.text);
     assert_null(g);
     free(file);
 }

@@ -195,7 +195,7 @@ static inline struct sl_model *open_model(const char *arch, const struct edit *e
     return m;
 }
 
-static inline void expect_refused(const char *arch, const struct edit *edit, enum sl_status status,
+static inline void expect_refused(const char *arch, const struct edit *edit, enum sl_status want,
                                   const char *word1, const char *word2) {
     size_t n;
     struct sl_gguf *g = NULL;
@@ -204,9 +204,9 @@ static inline void expect_refused(const char *arch, const struct edit *edit, enu
     uint8_t *file = build(arch, edit, &n);
     if (sl_gguf_open_memory(file, n, &g, &err) != SL_OK)
         fail_msg("the container was refused: %s", err.text);
-    enum sl_status st = sl_model_from_gguf(g, &m, &err);
-    if (st != status || !strstr(err.text, word1) || !strstr(err.text, word2))
-        fail_msg("status %d, want %d with '%s' and '%s': %s", st, status, word1, word2, err.text);
+    enum sl_status status = sl_model_from_gguf(g, &m, &err);
+    if (status != want || !strstr(err.text, word1) || !strstr(err.text, word2))
+        fail_msg("status %d, want %d with '%s' and '%s': %s", status, want, word1, word2, err.text);
     assert_null(m);
     free(file);
 }

@@ -383,12 +383,12 @@ static void write_part(const char *path, uint16_t no, uint16_t count, int32_t to
     free(file);
 }
 
-static void expect_open_fails(const char *path, enum sl_status status, const char *word) {
+static void expect_open_fails(const char *path, enum sl_status want, const char *word) {
     struct sl_gguf *g = NULL;
     struct sl_err err = {""};
-    enum sl_status st = sl_gguf_open(path, &g, &err);
-    if (st != status || !strstr(err.text, word))
-        fail_msg("status %d, want %d with '%s': %s", st, status, word, err.text);
+    enum sl_status status = sl_gguf_open(path, &g, &err);
+    if (status != want || !strstr(err.text, word))
+        fail_msg("status %d, want %d with '%s': %s", status, want, word, err.text);
 }
 
 static void test_split(void **state) {

@@ -117,9 +117,10 @@ static void test_refuses(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_grammar *g = NULL;
         struct sl_err err = {""};
-        enum sl_status st = sl_grammar_parse(cases[i].grammar, strlen(cases[i].grammar), &g, &err);
-        if (st != SL_ERR_INVALID || g || !strstr(err.text, cases[i].word))
-            fail_msg("'%.60s': %d '%s', wanted '%s'", cases[i].grammar, st, err.text,
+        enum sl_status status =
+            sl_grammar_parse(cases[i].grammar, strlen(cases[i].grammar), &g, &err);
+        if (status != SL_ERR_INVALID || g || !strstr(err.text, cases[i].word))
+            fail_msg("'%.60s': %d '%s', wanted '%s'", cases[i].grammar, status, err.text,
                      cases[i].word);
     }
     char deep[512] = "root ::= ";
@@ -141,10 +142,10 @@ static void test_ambiguous(void **state) {
     struct sl_err err = {""};
     assert_int_equal(sl_automaton_create(g, NULL, NULL, 0, &a), SL_OK);
     assert_int_equal(sl_cursor_init(&c, a, NULL), SL_OK);
-    enum sl_status st = SL_OK;
-    for (int i = 0; i < 3000 && st == SL_OK; i++)
-        st = sl_cursor_push_bytes(&c, "x", 1, &err);
-    assert_int_equal(st, SL_ERR_UNSUPPORTED);
+    enum sl_status status = SL_OK;
+    for (int i = 0; i < 3000 && status == SL_OK; i++)
+        status = sl_cursor_push_bytes(&c, "x", 1, &err);
+    assert_int_equal(status, SL_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "ambiguous"));
     sl_cursor_release(&c);
     sl_automaton_destroy(&a);
@@ -295,8 +296,8 @@ static void check_sets(const char *grammar, const struct sl_vocab_trie *t, uint3
     char text[4096] = "";
     for (uint32_t step = 0; step < n_steps && !c.ended; step++) {
         const uint64_t *set;
-        enum sl_status st = sl_cursor_mask(&c, &set, &err);
-        if (st != SL_OK)
+        enum sl_status status = sl_cursor_mask(&c, &set, &err);
+        if (status != SL_OK)
             fail_msg("%s after '%s': %s", grammar, text, err.text);
         uint64_t copy[16];
         assert_true(t->n_words <= 16);
@@ -443,14 +444,14 @@ static void test_debt(void **state) {
     uint32_t eog = 256, n = 0;
     assert_int_equal(sl_automaton_create(g, t, &eog, 1, &a), SL_OK);
     assert_int_equal(sl_cursor_init(&c, a, NULL), SL_OK);
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     const uint64_t *set;
-    for (; n < 150 && st == SL_OK; n++) {
-        st = sl_cursor_mask(&c, &set, &err);
-        if (st == SL_OK)
-            st = sl_cursor_push_bytes(&c, "a", 1, &err);
+    for (; n < 150 && status == SL_OK; n++) {
+        status = sl_cursor_mask(&c, &set, &err);
+        if (status == SL_OK)
+            status = sl_cursor_push_bytes(&c, "a", 1, &err);
     }
-    assert_int_equal(st, SL_ERR_UNSUPPORTED);
+    assert_int_equal(status, SL_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "ambiguous"));
     assert_in_range(n, 20, 149);
     sl_cursor_release(&c);

@@ -35,11 +35,11 @@ static struct sl_model *open_model(const struct sl_synth_config *c) {
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
-    enum sl_status st = sl_synth_write(c, path, NULL, NULL, &err);
-    if (st == SL_OK)
-        st = sl_model_open(path, &m, &err);
+    enum sl_status status = sl_synth_write(c, path, NULL, NULL, &err);
+    if (status == SL_OK)
+        status = sl_model_open(path, &m, &err);
     unlink(path);
-    if (st != SL_OK)
+    if (status != SL_OK)
         fail_msg("%s: %s", c->arch, err.text);
     return m;
 }
@@ -86,6 +86,88 @@ static void which_layers(void **state) {
     sl_model_close(&m);
 }
 
+/* MiniMax-M3's, in layers with experts alone. */
+static void of_blocks(void **state) {
+    (void)state;
+    static const enum sl_layer_role own[] = {SL_L_INDEX_Q, SL_L_INDEX_Q_NORM, SL_L_INDEX_K,
+                                             SL_L_INDEX_K_NORM};
+    struct sl_synth_config c = config("minimax-m3");
+    c.n_lora_q = 0;
+    c.n_rot = 32;
+    c.index_block = 24;
+    c.n_index_local = 3;
+    struct sl_model *m = open_model(&c);
+    for (uint32_t l = 0; l < 11; l++) {
+        const struct sl_layer *layer = &m->layers[l];
+        const struct sl_attention_spec *a = &layer->spec.attention;
+        bool has = l >= 2;
+        assert_int_equal(layer->spec.mixer, SL_MIXER_ATTENTION);
+        assert_int_equal(layer->spec.ffn, has ? SL_FFN_EXPERTS : SL_FFN_DENSE);
+        assert_true(layer->spec.clamped);
+        assert_int_equal(a->qk_norm, SL_QK_NORM_HEAD);
+        assert_int_equal(a->n_index_top, has ? 70 : 0);
+        assert_int_equal(a->n_index_local, has ? 3 : 0);
+        assert_int_equal(a->index_block, has ? 24 : 0);
+        assert_int_equal(a->index_dim, has ? 96 : 0);
+        for (uint32_t i = 0; i < sizeof own / sizeof own[0]; i++)
+            assert_int_equal(layer->t[own[i]] != NULL, has);
+        assert_null(layer->t[SL_L_INDEX_WEIGHTS]);
+        if (!has)
+            continue;
+        assert_int_equal(layer->spec.experts.activation, SL_EXPERT_SWIGLU_CLAMPED);
+        assert_int_equal(layer->spec.experts.router_kind, SL_ROUTER_KIND_SIGMOID);
+        assert_int_equal(layer->spec.experts.n_ff_shared, c.n_ff_shared);
+        assert_int_equal(sl_model_cut(m, l, &(struct sl_err){""}), SL_OK);
+    }
+    sl_model_close(&m);
+}
+
+/* dots3-note's, in layers without a window; the others have a shape of their own. */
+static void beside_windows(void **state) {
+    (void)state;
+    struct sl_synth_config c = config("dots3note");
+    c.n_head_kv = 1;
+    c.window = 100;
+    c.window_period = 3;
+    c.n_head_window = 6;
+    c.head_dim_window = 80;
+    c.head_dim_v_window = 48;
+    c.n_latent_window = 40;
+    c.rope_base_window = 5000;
+    c.router_sigmoid = true;
+    c.n_nextn = 1;
+    struct sl_model *m = open_model(&c);
+    assert_int_equal(m->hp.n_layer, 11);
+    assert_int_equal(m->hp.n_layer_nextn, 1);
+    assert_int_equal(m->hp.n_rope, 2);
+    assert_true(m->hp.rope[1].base == 5000);
+    assert_int_equal(m->hp.rope[1].n_rot, m->hp.rope[0].n_rot);
+    for (uint32_t l = 0; l < 11; l++) {
+        const struct sl_layer *layer = &m->layers[l];
+        const struct sl_latent_spec *s = &layer->spec.latent;
+        bool windowed = l % 3 < 2;
+        assert_int_equal(layer->spec.mixer, SL_MIXER_LATENT);
+        assert_int_equal(s->window, windowed ? 100 : 0);
+        assert_int_equal(s->n_head, windowed ? 6 : 4);
+        assert_int_equal(s->n_nope + s->n_rot, windowed ? 80 : 64);
+        assert_int_equal(s->head_dim_v, windowed ? 48 : 64);
+        assert_int_equal(s->n_latent, windowed ? 40 : 64);
+        assert_int_equal(s->rope, windowed);
+        assert_int_equal(s->n_index_top, windowed ? 0 : 70);
+        assert_int_equal(s->gate, SL_GATE_HEAD);
+        assert_true(s->k_norm && s->index_neox);
+        float dim = windowed ? 80 : 64;
+        assert_true(s->scale * s->scale * dim > 0.999f && s->scale * s->scale * dim < 1.001f);
+        assert_int_equal(sl_latent_chooses(s), !windowed);
+        assert_non_null(layer->t[SL_L_ATTN_GATE]);
+        assert_non_null(layer->t[SL_L_ATTN_K_NORM]);
+        for (unsigned role = SL_L_INDEX_Q; role <= SL_L_INDEX_WEIGHTS; role++)
+            assert_int_equal(layer->t[role] != NULL, !windowed);
+        assert_int_equal(sl_model_cut(m, l, &(struct sl_err){""}), SL_OK);
+    }
+    sl_model_close(&m);
+}
+
 static void cuts(void **state) {
     (void)state;
     struct sl_synth_config c = config("glm-dsa");
@@ -110,6 +192,7 @@ static void cuts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(which_layers), cmocka_unit_test(cuts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(which_layers), cmocka_unit_test(of_blocks),
+                                       cmocka_unit_test(beside_windows), cmocka_unit_test(cuts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

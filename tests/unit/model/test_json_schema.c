@@ -207,9 +207,9 @@ static void test_refuses(void **state) {
         struct sl_buf b = {0};
         struct sl_err err = {""};
         assert_non_null(s);
-        enum sl_status st = sl_json_schema_grammar(s, &b, &err);
-        if (st != SL_ERR_INVALID || !strstr(err.text, cases[i].word))
-            fail_msg("%s: %d '%s'", cases[i].schema, st, err.text);
+        enum sl_status status = sl_json_schema_grammar(s, &b, &err);
+        if (status != SL_ERR_INVALID || !strstr(err.text, cases[i].word))
+            fail_msg("%s: %d '%s'", cases[i].schema, status, err.text);
         sl_buf_release(&b);
         json_decref(s);
     }
@@ -220,9 +220,9 @@ static void expect_refused(const char *schema, const char *word) {
     struct sl_buf b = {0};
     struct sl_err err = {""};
     assert_non_null(s);
-    enum sl_status st = sl_json_schema_grammar(s, &b, &err);
-    if (st != SL_ERR_INVALID || !strstr(err.text, word))
-        fail_msg("%.200s: %d '%s'", schema, st, err.text);
+    enum sl_status status = sl_json_schema_grammar(s, &b, &err);
+    if (status != SL_ERR_INVALID || !strstr(err.text, word))
+        fail_msg("%.200s: %d '%s'", schema, status, err.text);
     sl_buf_release(&b);
     json_decref(s);
 }

@@ -1,13 +1,6 @@
 /* Kimi Delta Attention between layers with latent attention: which they are, their tensors, and
  * files that lie about them. */
-#include "model/arch/model.h"
-#include "tests/support/gguf_builder.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/model/model_open.h"
 
 enum { LAYERS = 4, EMBD = 64, HEADS = 3, DIM = 20, INNER = HEADS * DIM, TAPS = 4 };
 enum { LATENT = 24, ROT = 8, NOPE = 12, VALUE = 14, FF = 32, EXPERTS = 6, VOCAB = 40 };
@@ -71,8 +64,7 @@ static void add_layer(struct gb *b, const struct edit *e, uint32_t l) {
     tensor(b, e, l, "ffn_down_shexp.weight", FF, EMBD, 0);
 }
 
-static enum sl_status open_built(const struct edit *e, struct sl_model **out, uint8_t **out_file,
-                                 struct sl_err *err) {
+static struct gb build(const struct edit *e) {
     static const struct {
         const char *name;
         uint32_t value;
@@ -96,7 +88,6 @@ static enum sl_status open_built(const struct edit *e, struct sl_model **out, ui
                 {"leading_dense_block_count", 1}};
     static const int32_t n_head_kv[LAYERS] = {0, 0, 1, 0};
     struct gb b = gb_new(3);
-    size_t n;
     char name[96];
     gb_str(&b, "general.architecture", "kimi-linear");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -115,32 +106,17 @@ static enum sl_status open_built(const struct edit *e, struct sl_model **out, ui
         add_layer(&b, e, l);
     if (e->extra)
         gb_tensor(&b, e->extra, SL_DTYPE_F32, 2, (uint64_t[]){EMBD, EMBD});
-    struct sl_gguf *g = NULL;
-    *out_file = gb_finish(&b, &n);
-    *out = NULL;
-    if (sl_gguf_open_memory(*out_file, n, &g, err) != SL_OK)
-        fail_msg("the container: %s", err->text);
-    return sl_model_from_gguf(g, out, err);
+    return b;
 }
 
 static void refused(struct edit e, const char *word1, const char *word2) {
-    struct sl_err err = {""};
-    struct sl_model *m;
-    uint8_t *file;
-    enum sl_status st = open_built(&e, &m, &file, &err);
-    if (st == SL_OK || !strstr(err.text, word1) || !strstr(err.text, word2))
-        fail_msg("want '%s' and '%s', got %d: %s", word1, word2, st, err.text);
-    assert_null(m);
-    free(file);
+    model_refused(build(&e), word1, word2);
 }
 
 static void opens(void **state) {
     (void)state;
-    struct sl_err err = {""};
-    struct sl_model *m;
     uint8_t *file;
-    if (open_built(&(struct edit){0}, &m, &file, &err) != SL_OK)
-        fail_msg("%s", err.text);
+    struct sl_model *m = model_ok(build(&(struct edit){0}), &file);
     for (uint32_t l = 0; l < LAYERS; l++) {
         const struct sl_layer_spec *s = &m->layers[l].spec;
         assert_int_equal(s->mixer, l == 2 ? SL_MIXER_LATENT : SL_MIXER_KDA);

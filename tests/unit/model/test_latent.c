@@ -165,14 +165,14 @@ static struct sl_model *must_open(const struct form *f, uint8_t **out_file) {
     return m;
 }
 
-static void must_refuse(const struct form *f, enum sl_status status, const char *name,
+static void must_refuse(const struct form *f, enum sl_status want, const char *name,
                         const char *why) {
     struct sl_model *m = NULL;
     struct sl_err err = {""};
     uint8_t *file;
-    enum sl_status st = open_form(f, &m, &file, &err);
-    if (st != status || !strstr(err.text, name) || !strstr(err.text, why))
-        fail_msg("status %d, want %d with '%s' and '%s': %s", st, status, name, why, err.text);
+    enum sl_status status = open_form(f, &m, &file, &err);
+    if (status != want || !strstr(err.text, name) || !strstr(err.text, why))
+        fail_msg("status %d, want %d with '%s' and '%s': %s", status, want, name, why, err.text);
     assert_null(m);
     free(file);
 }

@@ -1,13 +1,7 @@
 /* Layers that are Mamba-2: their shapes, and files that lie about them. */
-#include "model/arch/model.h"
-#include "tests/support/gguf_builder.h"
+#include "tests/unit/model/model_open.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { LAYERS = 3, EMBD = 64, HEADS = 4, DIM = 16, FF = 32, EXPERTS = 6, VOCAB = 40 };
 enum { M_HEADS = 6, M_DIM = 8, GROUPS = 2, STATE = 12, TAPS = 4, INNER = M_HEADS * M_DIM };
@@ -51,8 +45,7 @@ static void add_layer(struct gb *b, const struct edit *e, uint32_t l) {
     tensor(b, e, l, "ffn_down_exps.weight", FF, EMBD, EXPERTS);
 }
 
-static enum sl_status open_built(const struct edit *e, struct sl_model **out, uint8_t **out_file,
-                                 struct sl_err *err) {
+static struct gb build(const struct edit *e) {
     static const struct {
         const char *name;
         uint32_t value;
@@ -64,7 +57,6 @@ static enum sl_status open_built(const struct edit *e, struct sl_model **out, ui
                 {"ssm.group_count", GROUPS}, {"ssm.time_step_rank", M_HEADS}};
     static const int32_t n_head_kv[LAYERS] = {0, 2, 0};
     struct gb b = gb_new(3);
-    size_t n;
     char name[96];
     gb_str(&b, "general.architecture", "granitehybrid");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -84,33 +76,18 @@ static enum sl_status open_built(const struct edit *e, struct sl_model **out, ui
     gb_tensor(&b, "output_norm.weight", SL_DTYPE_F32, 1, (uint64_t[]){EMBD});
     for (uint32_t l = 0; l < LAYERS; l++)
         add_layer(&b, e, l);
-    struct sl_gguf *g = NULL;
-    *out_file = gb_finish(&b, &n);
-    *out = NULL;
-    if (sl_gguf_open_memory(*out_file, n, &g, err) != SL_OK)
-        fail_msg("the container: %s", err->text);
-    return sl_model_from_gguf(g, out, err);
+    return b;
 }
 
 static void refused(struct edit e, const char *word1, const char *word2) {
-    struct sl_err err = {""};
-    struct sl_model *m;
-    uint8_t *file;
-    enum sl_status st = open_built(&e, &m, &file, &err);
-    if (st == SL_OK || !strstr(err.text, word1) || !strstr(err.text, word2))
-        fail_msg("want '%s' and '%s', got %d: %s", word1, word2, st, err.text);
-    assert_null(m);
-    free(file);
+    model_refused(build(&e), word1, word2);
 }
 
 static void opens(void **state) {
     (void)state;
     for (int no_rope = 0; no_rope < 2; no_rope++) {
-        struct sl_err err = {""};
-        struct sl_model *m;
         uint8_t *file;
-        if (open_built(&(struct edit){.no_rope = no_rope}, &m, &file, &err) != SL_OK)
-            fail_msg("%s", err.text);
+        struct sl_model *m = model_ok(build(&(struct edit){.no_rope = no_rope}), &file);
         for (uint32_t l = 0; l < LAYERS; l++) {
             const struct sl_layer_spec *s = &m->layers[l].spec;
             assert_int_equal(s->mixer, l == 1 ? SL_MIXER_ATTENTION : SL_MIXER_MAMBA);

@@ -178,15 +178,15 @@ static struct sl_model *open_model(const char *arch, const struct edit *edit, ui
     return m;
 }
 
-static void refused(const char *arch, const struct edit *edit, enum sl_status status,
+static void refused(const char *arch, const struct edit *edit, enum sl_status want,
                     const char *word1, const char *word2) {
     size_t n;
     struct sl_model *m;
     struct sl_err err = {""};
     uint8_t *file = build(arch, edit, &n);
-    enum sl_status st = open_file(file, n, &m, &err);
-    if (st != status || !strstr(err.text, word1) || !strstr(err.text, word2))
-        fail_msg("status %d, want %d with '%s' and '%s': %s", st, status, word1, word2, err.text);
+    enum sl_status status = open_file(file, n, &m, &err);
+    if (status != want || !strstr(err.text, word1) || !strstr(err.text, word2))
+        fail_msg("status %d, want %d with '%s' and '%s': %s", status, want, word1, word2, err.text);
     assert_null(m);
     free(file);
 }

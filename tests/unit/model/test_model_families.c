@@ -4,10 +4,16 @@
 
 #include <math.h>
 
+enum { FF_ADJUGATE = 32 };
 enum norm { NO_NORM, HEAD_NORM, ROW_NORM };
 
 static void windows(void) {
     key_u32("attention.sliding_window", 100);
+}
+static void adjugates(void) {
+    key_u32("expert_chunk_feed_forward_length", FF_ADJUGATE);
+    key_u32("experts_per_group", 3);
+    key_f32("expert_group_scale", 0.05f);
 }
 static void scales(void) {
     key_f32("embedding_scale", 12);
@@ -29,7 +35,8 @@ static const struct family {
     bool counted;            /* the count gives the width, and so must be there */
     bool sigmoid, normalize; /* where the file says nothing of them */
     bool norm_optional, bias_optional;
-    bool no_lead; /* tensors say which layers are dense */
+    bool adjugate; /* a second set of experts */
+    bool no_lead;  /* tensors say which layers are dense */
     void (*keys)(void);
 } families[] = {
     {.arch = "glm4moe",
@@ -73,6 +80,12 @@ static const struct family {
      .sigmoid = true,
      .bias_optional = true,
      .keys = windows},
+    {.arch = "grovemoe",
+     .rope = SL_ROPE_KIND_NEOX,
+     .norm = HEAD_NORM,
+     .normalize = true,
+     .adjugate = true,
+     .keys = adjugates},
     {.arch = "smallthinker",
      .rope = SL_ROPE_KIND_NEOX,
      .sigmoid = true,
@@ -147,6 +160,11 @@ static void family_layer(const struct family *f, int l) {
     tensor(l, "ffn_gate_exps.weight", SL_DTYPE_Q8_0, EMBD, FF_EXP, EXPERTS);
     tensor(l, "ffn_up_exps.weight", SL_DTYPE_Q8_0, EMBD, FF_EXP, EXPERTS);
     tensor(l, "ffn_down_exps.weight", SL_DTYPE_Q5_1, FF_EXP, EMBD, EXPERTS);
+    if (f->adjugate) {
+        tensor(l, "ffn_gate_chexps.weight", SL_DTYPE_Q8_0, EMBD, FF_ADJUGATE, EXPERTS / 3);
+        tensor(l, "ffn_up_chexps.weight", SL_DTYPE_Q8_0, EMBD, FF_ADJUGATE, EXPERTS / 3);
+        tensor(l, "ffn_down_chexps.weight", SL_DTYPE_Q5_1, FF_ADJUGATE, EMBD, EXPERTS / 3);
+    }
     if (!f->ff_shared)
         return;
     tensor(l, "ffn_gate_shexp.weight", SL_DTYPE_Q8_0, EMBD, f->ff_shared, 0);
@@ -198,8 +216,8 @@ static enum sl_status try(const struct family *f, const struct edit *edit, struc
     struct sl_gguf *g = NULL;
     *out_m = NULL;
     *out_file = family_file(f, edit, &n);
-    enum sl_status st = sl_gguf_open_memory(*out_file, n, &g, err);
-    return st == SL_OK ? sl_model_from_gguf(g, out_m, err) : st;
+    enum sl_status status = sl_gguf_open_memory(*out_file, n, &g, err);
+    return status == SL_OK ? sl_model_from_gguf(g, out_m, err) : status;
 }
 
 static struct sl_model *family_model(const struct family *f, const struct edit *edit,
@@ -211,15 +229,15 @@ static struct sl_model *family_model(const struct family *f, const struct edit *
     return m;
 }
 
-static void refused(const struct family *f, const struct edit *edit, enum sl_status status,
+static void refused(const struct family *f, const struct edit *edit, enum sl_status want,
                     const char *word1, const char *word2) {
     struct sl_err err = {""};
     struct sl_model *m;
     uint8_t *file;
-    enum sl_status st = try(f, edit, &m, &file, &err);
-    if (st != status || !strstr(err.text, word1) || !strstr(err.text, word2))
-        fail_msg("%s: status %d, want %d with '%s' and '%s': %s", f->arch, st, status, word1, word2,
-                 err.text);
+    enum sl_status status = try(f, edit, &m, &file, &err);
+    if (status != want || !strstr(err.text, word1) || !strstr(err.text, word2))
+        fail_msg("%s: status %d, want %d with '%s' and '%s': %s", f->arch, status, want, word1,
+                 word2, err.text);
     assert_null(m);
     free(file);
 }
@@ -248,6 +266,8 @@ static void specs(void **state) {
             assert_int_equal(s->experts.router_kind,
                              f->sigmoid ? SL_ROUTER_KIND_SIGMOID : SL_ROUTER_KIND_SOFTMAX);
             assert_int_equal(s->experts.router_normalize, f->normalize);
+            assert_int_equal(sl_experts_adjugate(&s->experts), f->adjugate ? EXPERTS / 3 : 0);
+            assert_int_equal(s->experts.n_ff_adjugate, f->adjugate ? FF_ADJUGATE : 0);
             assert_int_equal(m->layers[l].t[SL_L_ROUTER_BIAS] != NULL, f->router_bias != NULL);
         }
         sl_model_close(&m);
@@ -266,7 +286,10 @@ static void needs(void **state) {
         } tensors[] = {{f->ffn_norm ? f->ffn_norm : "ffn_norm.weight", false},
                        {f->norm ? "attn_q_norm.weight" : NULL, f->norm_optional},
                        {f->router_bias, f->bias_optional},
-                       {f->ff_shared ? "ffn_down_shexp.weight" : NULL, false}};
+                       {f->ff_shared ? "ffn_down_shexp.weight" : NULL, false},
+                       {f->adjugate ? "ffn_gate_chexps.weight" : NULL, false},
+                       {f->adjugate ? "ffn_up_chexps.weight" : NULL, false},
+                       {f->adjugate ? "ffn_down_chexps.weight" : NULL, false}};
         for (size_t j = 0; j < sizeof tensors / sizeof *tensors; j++) {
             char name[64];
             if (!tensors[j].name)
@@ -284,6 +307,11 @@ static void needs(void **state) {
         }
         struct edit more = {.extra = "blk.2.attn_sinks.weight"};
         refused(f, &more, SL_ERR_UNSUPPORTED, more.extra, "no such tensor here");
+        static const char *const of_adjugate[] = {"expert_chunk_feed_forward_length",
+                                                  "experts_per_group", "expert_group_scale"};
+        for (size_t j = 0; f->adjugate && j < 3; j++)
+            refused(f, &(struct edit){.no_key = of_adjugate[j]}, SL_ERR_CORRUPT, of_adjugate[j],
+                    "is missing");
         if (f->counted)
             refused(f, &(struct edit){.no_key = "expert_shared_count"}, SL_ERR_CORRUPT,
                     "expert_shared_count", "is missing");
@@ -349,6 +377,16 @@ static void lies(void **state) {
          "not an integer"},
         {"exaone-moe", "expert_shared_feed_forward_length", false, 2 * FF_EXP, 0, SL_ERR_CORRUPT,
          "ffn_gate_shexp.weight"},
+        {"grovemoe", "experts_per_group", false, 4, 0, SL_ERR_CORRUPT, "does not divide"},
+        {"grovemoe", "experts_per_group", false, 0, 0, SL_ERR_CORRUPT, "out of range"},
+        {"grovemoe", "experts_per_group", false, 2, 0, SL_ERR_CORRUPT, "ffn_gate_chexps.weight"},
+        {"grovemoe", "expert_chunk_feed_forward_length", false, 0, 0, SL_ERR_CORRUPT,
+         "out of range"},
+        {"grovemoe", "expert_chunk_feed_forward_length", false, 64, 0, SL_ERR_CORRUPT,
+         "ffn_gate_chexps.weight"},
+        {"grovemoe", "expert_group_scale", true, 0, NAN, SL_ERR_CORRUPT, "not a finite"},
+        {"grovemoe", "expert_gating_func", false, 3, 0, SL_ERR_UNSUPPORTED, "adjugate"},
+        {"mellum", "experts_per_group", false, 2, 0, SL_ERR_UNSUPPORTED, "unknown"},
         {"smallthinker", "leading_dense_block_count", false, 1, 0, SL_ERR_UNSUPPORTED,
          "not supported"},
         {"dots1", "residual_scale", true, 0, 0.5f, SL_ERR_UNSUPPORTED, "not supported"},

@@ -285,9 +285,9 @@ static void refused(const char *arch, struct edit e, const char *word1, const ch
     struct sl_err err = {""};
     struct sl_model *m;
     uint8_t *file;
-    enum sl_status st = open_built(arch, &e, &m, &file, &err);
-    if (st == SL_OK || !strstr(err.text, word1) || !strstr(err.text, word2))
-        fail_msg("%s: want '%s' and '%s', got %d: %s", arch, word1, word2, st, err.text);
+    enum sl_status status = open_built(arch, &e, &m, &file, &err);
+    if (status == SL_OK || !strstr(err.text, word1) || !strstr(err.text, word2))
+        fail_msg("%s: want '%s' and '%s', got %d: %s", arch, word1, word2, status, err.text);
     assert_null(m);
     free(file);
 }

@@ -199,13 +199,13 @@ static void test_slices(void **state) {
         assert_true(sl_model_has_input(m) && sl_model_has_output(m));
         for (uint32_t first = 0; first <= LAYERS; first++)
             for (uint32_t n = 0; n <= LAYERS + 1; n++) {
-                enum sl_status st = sl_model_slice(m, first, n, &s, &err);
+                enum sl_status status = sl_model_slice(m, first, n, &s, &err);
                 if ((!n && first) || first + n > LAYERS) {
-                    assert_int_equal(st, SL_ERR_INVALID);
+                    assert_int_equal(status, SL_ERR_INVALID);
                     assert_non_null(strstr(err.text, "there are 3"));
                     continue;
                 }
-                assert_int_equal(st, SL_OK);
+                assert_int_equal(status, SL_OK);
                 assert_int_equal(s.hp.n_layer, n);
                 assert_int_equal(s.hp.first_layer, first);
                 assert_int_equal(sl_model_has_input(&s), first == 0);

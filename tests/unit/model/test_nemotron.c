@@ -1,12 +1,5 @@
 /* Layers of one part: which they are, their tensors, and files that lie about them. */
-#include "model/arch/model.h"
-#include "tests/support/gguf_builder.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/model/model_open.h"
 
 enum { LAYERS = 4, EMBD = 64, HEADS = 4, DIM = 16, FF = 32, SHARED = 48, EXPERTS = 6, VOCAB = 40 };
 enum { M_HEADS = 6, M_DIM = 8, GROUPS = 2, STATE = 12, TAPS = 4, INNER = M_HEADS * M_DIM };
@@ -81,8 +74,7 @@ static void add_arrays(struct gb *b, const struct edit *e, const char *arch) {
         gb_array(b, name, SL_GGUF_I32, n, ff, n * sizeof *ff);
 }
 
-static enum sl_status open_built(const struct edit *e, struct sl_model **out, uint8_t **out_file,
-                                 struct sl_err *err) {
+static struct gb build(const struct edit *e) {
     static const struct {
         const char *name;
         uint32_t value;
@@ -105,7 +97,6 @@ static enum sl_status open_built(const struct edit *e, struct sl_model **out, ui
                 {"moe_latent_size", LATENT, true}};
     const char *arch = e->dense ? "nemotron_h" : "nemotron_h_moe";
     struct gb b = gb_new(3);
-    size_t n;
     char name[96];
     gb_str(&b, "general.architecture", arch);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -132,23 +123,11 @@ static enum sl_status open_built(const struct edit *e, struct sl_model **out, ui
         tensor(&b, e, LAYERS, "nextn.eh_proj.weight", 2 * EMBD, EMBD, 0);
     if (e->extra)
         gb_tensor(&b, e->extra, SL_DTYPE_F32, 2, (uint64_t[]){EMBD, FF});
-    struct sl_gguf *g = NULL;
-    *out_file = gb_finish(&b, &n);
-    *out = NULL;
-    if (sl_gguf_open_memory(*out_file, n, &g, err) != SL_OK)
-        fail_msg("the container: %s", err->text);
-    return sl_model_from_gguf(g, out, err);
+    return b;
 }
 
 static void refused(struct edit e, const char *word1, const char *word2) {
-    struct sl_err err = {""};
-    struct sl_model *m;
-    uint8_t *file;
-    enum sl_status st = open_built(&e, &m, &file, &err);
-    if (st == SL_OK || !strstr(err.text, word1) || !strstr(err.text, word2))
-        fail_msg("want '%s' and '%s', got %d: %s", word1, word2, st, err.text);
-    assert_null(m);
-    free(file);
+    model_refused(build(&e), word1, word2);
 }
 
 static void opens(void **state) {
@@ -156,11 +135,8 @@ static void opens(void **state) {
     for (int i = 0; i < 16; i++) {
         const struct edit e = {
             .dense = i & 1, .latent = i & 2 && !(i & 1), .mean_epsilon = i & 4, .both = i & 8};
-        struct sl_err err = {""};
-        struct sl_model *m;
         uint8_t *file;
-        if (open_built(&e, &m, &file, &err) != SL_OK)
-            fail_msg("%s", err.text);
+        struct sl_model *m = model_ok(build(&e), &file);
         assert_int_equal(m->hp.n_layer, LAYERS);
         assert_int_equal(m->hp.n_layer_nextn, e.dense ? 0 : NEXTN);
         assert_true(m->hp.norm_eps > 0.9e-5f && !m->hp.layer_norm);

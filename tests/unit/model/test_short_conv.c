@@ -1,12 +1,5 @@
 /* LFM2: which layers have a short convolution, and files that lie about it. */
-#include "model/arch/model.h"
-#include "tests/support/gguf_builder.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/model/model_open.h"
 
 enum { LAYERS = 4, EMBD = 64, HEADS = 4, DIM = 16, FF = 96, FF_EXP = 32, EXPERTS = 6, VOCAB = 40 };
 
@@ -51,7 +44,7 @@ static void feed_forward(struct gb *b, const struct edit *e, uint32_t l) {
     tensor(b, e, l, "ffn_down_exps.weight", FF_EXP, EMBD, EXPERTS);
 }
 
-static uint8_t *build(const struct edit *e, size_t *out_n) {
+static struct gb build(const struct edit *e) {
     static const struct {
         const char *name;
         uint32_t value;
@@ -88,38 +81,17 @@ static uint8_t *build(const struct edit *e, size_t *out_n) {
         }
         feed_forward(&b, e, l);
     }
-    return gb_finish(&b, out_n);
-}
-
-static enum sl_status open_built(const struct edit *e, struct sl_model **out, uint8_t **out_file,
-                                 struct sl_err *err) {
-    size_t n;
-    struct sl_gguf *g = NULL;
-    *out_file = build(e, &n);
-    *out = NULL;
-    if (sl_gguf_open_memory(*out_file, n, &g, err) != SL_OK)
-        fail_msg("the container: %s", err->text);
-    return sl_model_from_gguf(g, out, err);
+    return b;
 }
 
 static void refused(struct edit e, const char *word1, const char *word2) {
-    struct sl_err err = {""};
-    struct sl_model *m;
-    uint8_t *file;
-    enum sl_status st = open_built(&e, &m, &file, &err);
-    if (st == SL_OK || !strstr(err.text, word1) || !strstr(err.text, word2))
-        fail_msg("want '%s' and '%s', got %d: %s", word1, word2, st, err.text);
-    assert_null(m);
-    free(file);
+    model_refused(build(&e), word1, word2);
 }
 
 static void opens(void **state) {
     (void)state;
-    struct sl_err err = {""};
-    struct sl_model *m;
     uint8_t *file;
-    if (open_built(&(struct edit){.n_taps = 5, .conv_taps = 5}, &m, &file, &err) != SL_OK)
-        fail_msg("%s", err.text);
+    struct sl_model *m = model_ok(build(&(struct edit){.n_taps = 5, .conv_taps = 5}), &file);
     for (uint32_t l = 0; l < LAYERS; l++) {
         const struct sl_layer_spec *s = &m->layers[l].spec;
         assert_int_equal(s->mixer, usual[l] ? SL_MIXER_ATTENTION : SL_MIXER_CONV);
