@@ -52,10 +52,11 @@ ISA_avx2 := -mavx2 -mfma -mf16c -mbmi2
 ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 ISA_vnni := $(ISA_avx512) -mavx512vnni -mavx512vbmi -mavx512bf16
 
-SRC := $(foreach l,$(LAYERS),$(wildcard $(l)/*.c $(l)/*/*.c))
+SRC := $(foreach l,$(LAYERS),$(wildcard $(l)/*.c $(l)/*/*.c $(l)/*/*/*.c))
 include mk/vulkan.mk
 OBJ := $(SRC:%.c=$(B)/%.o) $(VULKAN_OBJ)
 include mk/cuda.mk
+include mk/hip.mk
 include mk/web.mk
 LIBS := $(foreach l,$(LAYERS),$(B)/lib/libsl_$(l).a)
 # Link order: users before what they use.
@@ -90,6 +91,7 @@ include mk/unit.mk
 include mk/bench.mk
 include mk/budget.mk
 include mk/conformance.mk
+include mk/simt.mk
 include mk/determinism.mk
 include mk/fault.mk
 include mk/stages.mk

@@ -216,6 +216,11 @@ enum sl_router_score { SL_ROUTER_SOFTMAX, SL_ROUTER_SIGMOID };
  *
  *   weight: the score without bias, divided by the k scores' sum if normalize, times scale, times
  *           expert_scale[id] when not NULL (caps.extra_args)
+ *
+ *   share:  above 1, each run of so many experts shares one id: an id is that of the chosen expert
+ *           divided by share, so that one may come several times, and its score is that at this
+ *           smaller number, whose expert need not be among the chosen (GroveMoE's adjugate experts,
+ *           as llama.cpp computes them; caps.router_share; no softmax_topk, no expert_scale)
  * ids [n_tok, k], weights [n_tok, k], expert_scale [n_expert] f32. */
 struct sl_op_router {
     const float *logits, *bias;
@@ -227,6 +232,7 @@ struct sl_op_router {
     float scale;
     uint32_t n_group, n_group_used; /* caps.router_groups */
     const float *expert_scale;
+    uint32_t share; /* 0 and 1: none */
 };
 
 /* Where one expert's matrices are: gate and up [n_ff, n_embd], down [n_embd, n_ff]. Of experts
@@ -412,13 +418,14 @@ struct sl_op_delta_rule {
 
 /* The delta rule with a decay of each element of the key (Kimi Delta Attention), over the rows of
  * each sequence, head by head, with a matrix S [head_dim_k, head_dim_v] as its state. Of a row, in
- * a head h of n_heads: g[i] = exp(a[h] * softplus(alpha[i] + dt[h,i])), b = sigmoid(beta) d[j] = b
- * * (v[j] - sum_i g[i] S[i,j] k[i]) S[i,j] = g[i] * S[i,j] + k[i] d[j] y[j] = scale * sum_i S[i,j]
- * q[i] Order of operations: as of sl_op_delta_rule, but that g[i] S[i,j] is rounded before it is
- * multiplied by k[i]. q, k, alpha [n_tok, n_heads, head_dim_k], v, y [n_tok, n_heads, head_dim_v],
- * beta [n_tok, n_heads], all contiguous; a [n_heads], dt [n_heads, head_dim_k] f32; head_dim_k at
- * most SL_CHANNEL_DELTA_MAX. state: S of all heads, [n_heads, head_dim_k, head_dim_v] f32. Source:
- * Kimi Team 2025, "Kimi Linear", section 3. */
+ * a head h of n_heads: g[i] = exp(a[h] * softplus(alpha[i] + dt[h,i])), or with a bound below 0
+ * g[i] = exp(bound * sigmoid(a[h] * (alpha[i] + dt[h,i]))), which is not below exp(bound); b =
+ * sigmoid(beta) d[j] = b * (v[j] - sum_i g[i] S[i,j] k[i]) S[i,j] = g[i] * S[i,j] + k[i] d[j] y[j]
+ * = scale * sum_i S[i,j] q[i] Order of operations: as of sl_op_delta_rule, but that g[i] S[i,j] is
+ * rounded before it is multiplied by k[i]. q, k, alpha [n_tok, n_heads, head_dim_k], v, y [n_tok,
+ * n_heads, head_dim_v], beta [n_tok, n_heads], all contiguous; a [n_heads], dt [n_heads,
+ * head_dim_k] f32; head_dim_k at most SL_CHANNEL_DELTA_MAX. state: S of all heads, [n_heads,
+ * head_dim_k, head_dim_v] f32. Source: Kimi Team 2025, "Kimi Linear", section 3. */
 #define SL_CHANNEL_DELTA_MAX 1024u
 struct sl_op_channel_delta {
     const float *q, *k, *v, *alpha, *beta, *a, *dt;
@@ -426,6 +433,7 @@ struct sl_op_channel_delta {
     struct sl_state_view state;
     uint32_t n_tok, n_heads, head_dim_k, head_dim_v;
     float scale;
+    float bound; /* 0: none */
 };
 
 /* A state space's recurrence with one decay a head (Mamba-2) over the rows of each sequence, head
@@ -513,6 +521,7 @@ struct sl_op_latent_attention {
     const uint32_t *page_table, *row_seq, *row_len;
     uint32_t n_tok, n_decode, n_heads, max_pages;
     float scale;
+    uint32_t window; /* as in sl_op_attention; caps.latent_window */
 };
 
 /* x[t,:] = H x[t,:] / sqrt(n) in place, H the n x n Hadamard matrix in Sylvester's order: for steps
@@ -552,6 +561,40 @@ struct sl_op_chosen_attention {
     const uint32_t *chosen;
     const uint32_t *page_table, *row_seq, *row_len;
     uint32_t n_tok, n_decode, n_heads, max_pages, n_top;
+    float scale;
+};
+
+/* Which blocks of positions each head of a row attends to. Positions are in blocks of `block`, of
+ * which a row sees those that begin before row_len[t]; of these each head chooses n_top, or all
+ * where there are no more: first the last n_local, then those of the highest scores
+ * s[t,h,b] = max_j q[t,h,:].k[j,:] over the positions j < row_len[t] of block b. Of equal scores
+ * the lower block goes first; -0 equals 0; products that are not numbers are left out, and minus
+ * infinity is the score where none is left. chosen[t, h, 0 .. min(n_top, blocks)) are the blocks in
+ * ascending order; what is behind them is not written. Dot products are as in sl_op_attention, with
+ * a scale of 1 (a positive one would change no order). So a row's choice depends on nothing but its
+ * own sequence. keys: n_rot 0, one row of n_latent elements per position for all heads; q [n_tok,
+ * n_heads, n_latent], chosen [n_tok, n_heads, n_top]; n_local 1 to n_top; page_table, row_seq and
+ * row_len as in sl_op_attention. Source: MiniMax 2026, "MiniMax-M3", its sparse attention. */
+struct sl_op_block_choose {
+    struct sl_latent_view keys;
+    const float *q;
+    uint32_t *chosen;
+    const uint32_t *page_table, *row_seq, *row_len;
+    uint32_t n_tok, n_decode, n_heads, max_pages, n_top, n_local, block;
+};
+
+/* sl_op_attention over the positions of chosen blocks alone: the heads of row t that share KV head
+ * g over those of blocks chosen[t, g, 0 .. n_top), ascending, of which the last is the row's own,
+ * in the order of operations that they would have if these were the first positions of a sequence.
+ * Of rows that see no more than n_top blocks chosen is not read: they get the same bits as there.
+ * chosen [n_tok, n_kv_heads, n_top]; the rest as in sl_op_attention. */
+struct sl_op_block_attention {
+    struct sl_kv_view kv;
+    const float *q;
+    float *y;
+    const uint32_t *chosen;
+    const uint32_t *page_table, *row_seq, *row_len;
+    uint32_t n_tok, n_decode, n_heads, stride_q, max_pages, n_top, block;
     float scale;
 };
 
@@ -626,6 +669,13 @@ struct sl_op_limited_glu {
     float limit;
 };
 
+/* y[i] = SwiGLU clamped (activation.h) of gate[i] and up[i]; y may be gate. */
+struct sl_op_clamped_glu {
+    const float *gate, *up;
+    float *y;
+    size_t n;
+};
+
 /* x[t,i] += b[i]. x [n_tok, n], b [n]. With sl_op_rms_norm before it: a norm with a bias. */
 struct sl_op_bias {
     float *x;
@@ -689,15 +739,19 @@ enum sl_fused {
 /* What arguments an op will come with, as far as a device may lack it for them. */
 struct sl_op_need {
     enum sl_op op;
-    enum sl_dtype
-        dtype;                       /* embed, matmul, head_matmul, moe: of weights; kv_write,
-                                        attention, latent_*, index_choose, chosen_attention: of KV; else SL_DTYPE_COUNT */
-    uint32_t head_dim_k, head_dim_v; /* kv_write, attention, delta_rule; latent_*: n_latent +
-                                        n_rot and n_latent; else 0 */
+    enum sl_dtype dtype;             /* embed, matmul, head_matmul, moe: of weights; kv_write,
+                                        attention, latent_*, index_choose, chosen_attention, block_*: of KV;
+                                        else             SL_DTYPE_COUNT */
+    uint32_t head_dim_k, head_dim_v; /* kv_write, attention, block_attention, delta_rule,
+                                        channel_delta; latent_*, index_choose, block_choose,
+                                        chosen_attention: n_latent + n_rot and n_latent;
+                                        state_scan: n_state and head_dim; else 0 */
     bool biases;                     /* moe: of gate, up and down */
     enum sl_activation activation;   /* moe */
     bool groups;                     /* router */
     bool sigmoid_topk;               /* router: caps.sigmoid_topk */
+    bool share;                      /* router: caps.router_share */
+    bool window;                     /* latent_attention: caps.latent_window */
     const char *extra;               /* with arguments for which caps.extra_args is needed: what
                                         they are, as in " with a soft cap"; NULL: without */
 };
@@ -713,7 +767,8 @@ struct sl_device_limits {
     uint32_t max_heads;    /* of sl_op_attention, and of sl_op_latent_attention, */
     uint32_t max_head_dim; /* with n_latent + n_rot */
     uint32_t max_head_n;   /* n_in and n_out of sl_op_head_matmul */
-    uint32_t max_scores;   /* positions of a row of sl_op_index_choose; 0: it is not called */
+    uint32_t max_scores; /* positions of a row of sl_op_index_choose and sl_op_block_choose; 0: they
+                            are not called */
 };
 
 enum sl_device_kind {
@@ -748,6 +803,8 @@ struct sl_device_caps {
     bool swiglu_cut;                  /* ... and SL_SWIGLU_CUT */
     bool relu_squared;                /* ... and SL_RELU_SQUARED */
     bool sigmoid_topk;                /* sl_op_router takes softmax_topk with sigmoids */
+    bool router_share;                /* ... and share */
+    bool latent_window;               /* sl_op_latent_attention takes windows */
     bool extra_args;                  /* takes the arguments of ops that say they need it */
     bool mailbox;                     /* what copies on OPS of at most SL_MAILBOX_MAX_BYTES, whole
                                       words, write to mapped memory the host sees word by word,
@@ -837,6 +894,8 @@ struct sl_backend_ops {
     enum sl_status (*signal_raise)(struct sl_device *d, struct sl_signal *signal);
     enum sl_status (*signal_follow)(struct sl_device *d, struct sl_signal *signal);
     void (*signal_release)(struct sl_signal *signal);
+    /* NULL: its queues cannot wait for the host. */
+    enum sl_status (*signal_hold)(struct sl_device *d, struct sl_signal *signal);
     /* NULL, all four: none can. */
     enum sl_status (*relay_open)(struct sl_device *d, struct sl_device *other,
                                  const atomic_bool *busy);
@@ -1016,6 +1075,12 @@ enum sl_status sl_signal_follow(struct sl_device *d, struct sl_device *maker,
  * data is there. Called by the owner that raised it; touches no device. maker: the device that
  * created it. */
 void sl_signal_release(const struct sl_device *maker, struct sl_signal *signal);
+/* What d, which created the signal, enqueues on OPS from now on waits until sl_signal_release(),
+ * from any thread that synchronises with this one: for data that the host has not got yet. Nobody
+ * raises or follows such a signal, and it is held again only after it was released. Until then
+ * nothing that waits for d's queue may be called, unless another thread is sure to release it.
+ * SL_ERR_UNSUPPORTED: its queues cannot; then nothing waits. */
+enum sl_status sl_signal_hold(struct sl_device *d, struct sl_signal *signal) SL_MUST_CHECK;
 
 /* A relay: large copies of SL_QUEUE_UP from mapped memory may reach d partly over the host's link
  * to `other`, and from there over a faster one between the two, while *busy, other's own work, is

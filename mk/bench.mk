@@ -8,6 +8,7 @@ BENCH_BIN := $(BENCH_SRC:%.c=$(B)/%)
 
 # The folder that a bench measures; backends unless said here.
 BENCH_LAYER_reader := streaming
+BENCH_LAYER_rows := streaming
 BENCH_LAYER_net := net
 BENCH_LIBS_net_ucx = $(UCX_LIBS)
 BENCH_LAYER_server := server engine model backends expert_cache streaming

@@ -1,10 +1,14 @@
 # Several processes that have a model's layers between them.
-CLUSTER_TEST := "tests/cluster/cluster.py $(B)/sluice demo/demo.gguf" "tests/cluster/hostile.py $(B)/sluice demo/demo.gguf"
+CLUSTER_TEST := "tests/cluster/cluster.py $(B)/sluice demo/demo.gguf" "tests/cluster/refusals.py $(B)/sluice demo/demo.gguf" \
+  "tests/cluster/hostile.py $(B)/sluice demo/demo.gguf"
+
+# A worker whose GPU is lost; here over a driver without one.
+CLUSTER_DEVICE := "tests/cluster/device.py $(B)/sluice $(dir $(FAULTY_CUDA)) $(FAKE_CUDA)"
 
 .PHONY: cluster
-## make cluster             coordinators and workers: the same bits as one process, refusals, failures, hostile peers
-cluster: $(B)/sluice
-	$(TAP) $(CLUSTER_TEST)
+## make cluster             coordinators and workers: the same bits as one process, refusals, failures, lost GPUs, hostile peers
+cluster: $(B)/sluice $(FAULTY_CUDA) $(FAKE_CUDA)
+	$(TAP) $(CLUSTER_TEST) $(CLUSTER_DEVICE)
 
 .PHONY: cluster-engines
 ## make cluster-engines     workers as Slurm and Kubernetes start them: a real Slurm, and pods' commands in namespaces

@@ -1,6 +1,6 @@
 # Conformance: every op on every device that this machine has, against the CPU's plain-C definition.
-# Each tests/conformance/test_*.c is one program; conformance.c holds what they share. The plain-C definition, which
-# takes nearly all of the time, is one thread's: they run side by side, but on a BACKEND that is asked for one by one.
+# Each tests/conformance/test_*.c is one program; conformance.c holds what they share. Nearly all of the time
+# is one thread's: they run side by side, but on a BACKEND that is asked for one by one.
 # Devices that are software (Mesa's Vulkan on the CPU) have some of the programs, in release, under validation layers.
 CONF_SRC := $(wildcard tests/conformance/test_*.c)
 CONF_BIN := $(CONF_SRC:%.c=$(B)/%)
@@ -19,15 +19,22 @@ $(B)/$(1:%.c=%): $(1) $(B)/tests/conformance/conformance.o $(CONF_LIBS)
 endef
 $(foreach t,$(CONF_SRC),$(eval $(call conf_rule,$(t))))
 
-VULKAN_LAYERS := $(if $(filter release,$(MODE)),"tests/conformance/vulkan_layers.py $(B)/sluice $(B)/tests/support/faulty \
+VULKAN_LAYERS := $(if $(filter release,$(MODE)),"tests/conformance/vulkan_layers.py $(B)/sluice $(B)/tests/support/faulty_vulkan \
   $(patsubst %,$(B)/tests/conformance/test_%,elementwise kv norm rope recurrent rows scale router matmul) \
   '$(B)/tests/conformance/test_attention --test windows --test caps'")
 
 .PHONY: conformance
-## make conformance         every op on every device against its plain-C definition (BACKEND=cuda: on that one)
+## make conformance         every op on every device against its plain-C definition (BACKEND=cuda: on that one; simt32: on a
+##                          GPU that is emulated, simt64: with waves of 64, as HIP has the kernels)
+ifeq ($(BACKEND),simt32)
+conformance: simt-conformance
+else ifeq ($(BACKEND),simt64)
+conformance: simt64-conformance
+else
 conformance: $(CONF_BIN) $(CUDA_FATBIN) $(if $(VULKAN_LAYERS),$(B)/sluice $(FAULTY_VULKAN))
 	$(if $(BACKEND),$(TAP),$(TAP_SIDE)) $(foreach t,$(CONF_BIN),"$(t)$(if $(BACKEND), --backend $(BACKEND))") \
 	  "tests/conformance/fatbin_archs.py '$(strip $(CUDA_ARCHS))' $(CUDA_FATBIN)" \
 	  $(if $(BACKEND),,$(VULKAN_LAYERS))
+endif
 
 -include $(CONF_BIN:=.d) $(B)/tests/conformance/conformance.d

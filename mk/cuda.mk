@@ -57,36 +57,36 @@ $(CUDA_DIR)/%.fatbin: backends/kernels/%.cu mk/cuda.mk
 	$(NVCC_CACHE) $(NVCC) $(NVCC_FLAGS) $(if $(findstring -Werror,$(CFLAGS)),-Werror all-warnings) $(CUDA_GENCODE) -MMD -MP -MF $(@:.fatbin=.d) -fatbin -c -o $@ $<
 endif
 
-# The list of images, rewritten only when it changes.
-CUDA_IMAGES := $(B)/backends/cuda/images.S
-define CUDA_IMAGES_TEXT
+# A list of images: whose (cuda, hip), for what, the files.
+define images_text
 .section .rodata
-.globl sl_cuda_image_archs
-sl_cuda_image_archs: .asciz "$(strip $(CUDA_ARCHS))"
-$(foreach f,$(CUDA_FATBIN),name_$(basename $(notdir $(f))): .asciz "$(basename $(notdir $(f)))"
-.balign 64
+.globl sl_$(1)_image_archs
+sl_$(1)_image_archs: .asciz "$(strip $(2))"
+$(foreach f,$(3),name_$(basename $(notdir $(f))): .asciz "$(basename $(notdir $(f)))"
+.balign $(if $(filter hip,$(1)),4096,64)
 data_$(basename $(notdir $(f))): .incbin "$(f)"
 )
 .balign 8
-.globl sl_cuda_n_images
-sl_cuda_n_images: .quad $(words $(CUDA_FATBIN))
+.globl sl_$(1)_n_images
+sl_$(1)_n_images: .quad $(words $(3))
 .section .data.rel.ro, "aw"
 .balign 8
-.globl sl_cuda_images
-sl_cuda_images:
-$(foreach f,$(CUDA_FATBIN),.quad name_$(basename $(notdir $(f))), data_$(basename $(notdir $(f)))
+.globl sl_$(1)_images
+sl_$(1)_images:
+$(foreach f,$(3),.quad name_$(basename $(notdir $(f))), data_$(basename $(notdir $(f)))
 )
 .section .note.GNU-stack, ""
 endef
-$(shell mkdir -p $(dir $(CUDA_IMAGES)))
-$(file >$(CUDA_IMAGES).new,$(CUDA_IMAGES_TEXT))
-$(shell cmp -s $(CUDA_IMAGES).new $(CUDA_IMAGES) || cp $(CUDA_IMAGES).new $(CUDA_IMAGES))
+# Rewritten only when it changes.
+write_images = $(shell mkdir -p $(dir $(1)))$(file >$(1).new,$(call images_text,$(2),$(3),$(4)))$(shell cmp -s $(1).new $(1) || cp $(1).new $(1))
+CUDA_IMAGES := $(B)/backends/cuda/images.S
+$(call write_images,$(CUDA_IMAGES),cuda,$(CUDA_ARCHS),$(CUDA_FATBIN))
 
 $(B)/backends/cuda/images.o: $(CUDA_IMAGES) $(CUDA_FATBIN)
 	$(call say,as)
 	$(CC) -c -o $@ $<
 	$(if $(CUDA_FATBIN),,@echo "  $(if $(filter 0,$(WITH_CUDA)),WITH_CUDA=0,no nvcc): built without CUDA kernels")
-	$(if $(CUDA_NO_GPU),@echo "  no GPU here: CUDA kernels for sm_75 alone; newer GPUs are slower with them: make CUDA_ARCHS=all")
+	$(if $(CUDA_NO_GPU),@echo "  this machine has no GPU: CUDA kernels are built for sm_75 only; newer GPUs run them more slowly: make CUDA_ARCHS=all")
 OBJ += $(B)/backends/cuda/images.o
 
 # A driver for tests: libcuda's symbols over host memory. What it has per thread lies in the static block: of one that a
@@ -94,14 +94,22 @@ OBJ += $(B)/backends/cuda/images.o
 # in 010), looks for pointers wherever those say, and dies of that.
 DRIVER_FLAGS := -fPIC -shared -ftls-model=initial-exec
 FAKE_CUDA := $(B)/tests/support/fake_cuda.so
-$(FAKE_CUDA): tests/support/fake_cuda.c tests/support/fake_cuda.h backends/cuda/driver.h mk/cuda.mk
+FAKE_CUDA_SRC := $(wildcard tests/support/fake_cuda/*.c)
+$(FAKE_CUDA): $(FAKE_CUDA_SRC) tests/support/fake_cuda/internal.h tests/support/fake_cuda.h backends/gpu/driver.h mk/cuda.mk
 	@mkdir -p $(@D)
 	$(call say,cc)
-	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) $(DRIVER_FLAGS) -o $@ $<
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) $(DRIVER_FLAGS) -o $@ $(FAKE_CUDA_SRC)
+
+# The same with the symbols of ROCm's runtime, and with those alone that an old one has.
+FAKE_HIP := $(B)/tests/support/fake_hip.so $(B)/tests/support/fake_hip_old.so
+$(FAKE_HIP): $(FAKE_CUDA_SRC) tests/support/fake_cuda/internal.h tests/support/fake_cuda.h backends/gpu/driver.h mk/cuda.mk
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) $(DRIVER_FLAGS) -DFAKE_HIP $(if $(findstring old,$@),-DFAKE_HIP_OLD) -o $@ $(FAKE_CUDA_SRC)
 
 # One that stands before a real driver, or that one, and fails when told to.
 FAULTY_CUDA := $(B)/tests/support/faulty/libcuda.so.1
-$(FAULTY_CUDA): tests/support/faulty_cuda.c tests/support/fake_cuda.h backends/cuda/driver.h mk/cuda.mk
+$(FAULTY_CUDA): tests/support/faulty_cuda.c tests/support/fake_cuda.h backends/gpu/driver.h mk/cuda.mk
 	@mkdir -p $(@D)
 	$(call say,cc)
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(DRIVER_FLAGS) -o $@ $<

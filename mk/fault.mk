@@ -23,7 +23,7 @@ $(foreach t,$(FAULT_SRC),$(eval $(call fault_rule,$(t))))
 GPU_FAULTS := "tests/fault/gpu_faults.py $(B)/sluice demo/demo.gguf $(dir $(FAULTY_CUDA)) $(FAKE_CUDA) --vram-reserve-mib 8"
 
 # The same on a Vulkan device, of Mesa's on the CPU, in release alone: that device is slow enough.
-VULKAN_FAULTS := $(if $(filter release,$(MODE)),"tests/fault/vulkan_faults.py $(B)/sluice $(B)/tests/support/faulty")
+VULKAN_FAULTS := $(if $(filter release,$(MODE)),"tests/fault/vulkan_faults.py $(B)/sluice $(B)/tests/support/faulty_vulkan")
 
 # How it divides a model among several.
 GPU_PLANS := "tests/fault/gpu_plans.py $(B)/sluice demo/demo.gguf $(FAKE_CUDA)"

@@ -47,11 +47,15 @@ deb-quick: man
 	@rm -rf $(B)/deb-quick
 	@mkdir -p $(B)/deb-quick
 	@if command -v dpkg-shlibdeps >/dev/null; then scripts/make_deb.sh $(B)/sluice $(MAN) $(B)/deb-quick; fi
+# Kubernetes' published schemas; where they cannot be had, what needs them is skipped.
+tests/deploy/node_modules/.package-lock.json: tests/deploy/package-lock.json
+	-cd tests/deploy && npm ci --no-audit --no-fund --silent --ignore-scripts
+
 .PHONY: test-deploy check-image check-image-cuda
 ## make test-deploy         what the documents point at, and their commands; the checks of the graph; deploy/: the Containerfile's rules and packages, the seccomp profile,
 ##                          the unit; how the program starts with little, nginx in front of it, the health check; where
 ##                          buildah is and root runs it, an image of this machine's files under that profile
-test-deploy: $(B)/sluice deb-quick
+test-deploy: $(B)/sluice deb-quick tests/deploy/node_modules/.package-lock.json
 	@$(TAP) tests/docs/check.py "tests/docs/commands.py $(B)/sluice" "tests/docs/run.py $(B)/sluice" "tests/docs/models.py $(B)/sluice" "scripts/model_table.py $(B)/sluice --check" tests/layers/check.py tests/layers/names.py "tests/deploy/check.py $(B)/sluice" "tests/deploy/start.py $(B)/sluice" \
 	  "tests/deploy/serving.py $(B)/sluice" "scripts/check_image.sh --quick $(B)/sluice" \
 	  "scripts/check_image.sh --file deploy/container/Containerfile.cuda --quick $(B)/sluice" \

@@ -16,12 +16,26 @@ LAYER_cli      := common model backends streaming net pull engine cluster server
 
 # The rooms of a folder that has several, and the rooms beside it that each may include and call. A
 # room stands behind those that it uses, so there is no circle; what stands in the folder itself
-# comes last and may use all of them.
-ROOMS := model/gguf model/arch model/tokenizer model/jinja model/grammar model/chat model/synth \
-  engine/types engine/trace engine/sample engine/session engine/experts engine/forward \
-  engine/observe engine/stage engine/prefix engine/plan engine/schedule engine \
-  server/types server/answer server/wire server/request server/exchange server/api server/observe server
+# comes last and may use all of them. In backends/ it comes first: the table that each backend fills,
+# and what they share.
+ROOMS := backends backends/kernels backends/cpu/matmul backends/cpu backends/null backends/gpu backends/cuda backends/hip backends/vulkan backends/registry \
+  model/gguf model/arch model/tokenizer model/jinja model/grammar model/chat model/synth \
+  engine/types engine/trace engine/sample engine/session engine/heat engine/lane engine/predict \
+  engine/reads engine/tables engine/experts engine/forward engine/observe engine/stage engine/prefix \
+  engine/plan engine/schedule engine \
+  server/types server/answer server/wire server/request server/exchange server/api server/observe server \
+  cli/process cli/options cli/measure cli/bench cli/inspect cli/plan cli/run cli/serve cli
 
+ROOM_backends          :=
+ROOM_backends/kernels  := backends
+ROOM_backends/cpu/matmul := backends
+ROOM_backends/cpu      := backends backends/cpu/matmul
+ROOM_backends/null     := backends
+ROOM_backends/gpu      := backends backends/kernels
+ROOM_backends/cuda     := backends backends/gpu backends/kernels
+ROOM_backends/hip      := backends backends/gpu backends/kernels
+ROOM_backends/vulkan   := backends
+ROOM_backends/registry := backends $(filter-out backends/registry,$(filter backends/%,$(ROOMS)))
 ROOM_model/gguf      :=
 ROOM_model/arch      := model/gguf
 ROOM_model/tokenizer := model/gguf
@@ -33,12 +47,17 @@ ROOM_engine/types    :=
 ROOM_engine/trace    :=
 ROOM_engine/sample   := engine/types
 ROOM_engine/session  := engine/sample engine/types
-ROOM_engine/experts  := engine/trace engine/types
-ROOM_engine/forward  := engine/experts engine/sample engine/trace engine/types
-ROOM_engine/observe  := engine/experts engine/types
-ROOM_engine/stage    := engine/experts engine/forward engine/observe engine/trace engine/types
+ROOM_engine/heat     :=
+ROOM_engine/lane     :=
+ROOM_engine/predict  :=
+ROOM_engine/reads    := engine/trace engine/types
+ROOM_engine/tables   := engine/reads engine/trace engine/types
+ROOM_engine/experts  := engine/heat engine/lane engine/predict engine/reads engine/trace engine/types
+ROOM_engine/forward  := engine/experts engine/lane engine/sample engine/tables engine/trace engine/types
+ROOM_engine/observe  := engine/experts engine/reads engine/types
+ROOM_engine/stage    := engine/experts engine/forward engine/heat engine/observe engine/tables engine/trace engine/types
 ROOM_engine/prefix   := engine/forward engine/types
-ROOM_engine/plan     := engine/experts engine/forward engine/observe engine/prefix engine/sample engine/session engine/stage engine/types
+ROOM_engine/plan     := engine/experts engine/forward engine/heat engine/lane engine/observe engine/prefix engine/reads engine/sample engine/session engine/stage engine/tables engine/types
 ROOM_engine/schedule := engine/forward engine/observe engine/plan engine/prefix engine/sample engine/session engine/stage engine/trace engine/types
 ROOM_engine          := $(filter engine/%,$(ROOMS))
 ROOM_server/types    :=
@@ -49,6 +68,15 @@ ROOM_server/exchange := server/answer server/request server/types server/wire
 ROOM_server/api      := server/answer server/exchange server/request server/types
 ROOM_server/observe  := server/exchange server/types
 ROOM_server          := $(filter server/%,$(ROOMS))
+ROOM_cli/process     :=
+ROOM_cli/options     := cli/process
+ROOM_cli/measure     := cli/options cli/process
+ROOM_cli/bench       := cli/measure cli/options cli/process
+ROOM_cli/inspect     := cli/options
+ROOM_cli/plan        := cli/measure cli/options cli/process
+ROOM_cli/run         := cli/options
+ROOM_cli/serve       := cli/measure cli/options cli/process
+ROOM_cli             := $(filter cli/%,$(ROOMS))
 
 # Rooms among whose files no call leads back to the file that it comes from.
-NO_CIRCLES := engine/sample engine/session engine/experts engine/forward engine/observe engine/prefix engine/schedule engine
+NO_CIRCLES := $(filter engine engine/%,$(ROOMS)) cli/options

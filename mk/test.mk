@@ -14,7 +14,7 @@ $(RENDER): tests/templates/render.c $(B)/lib/libsl_model.a $(B)/lib/libsl_common
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) -o $@ $^ $(LDLIBS)
 
 .PHONY: test-programs test-parts test-templates test-side test
-test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(if $(filter release,$(MODE)),$(DET_BIN),$(DET_QUICK)) $(FAULT_BIN) $(BYTES_BIN) $(RENDER) $(ROUTES_BIN) $(SIM_BIN)
+test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(if $(filter release,$(MODE)),$(DET_BIN) $(SIMT_PROGRAMS),$(DET_QUICK)) $(FAULT_BIN) $(BYTES_BIN) $(RENDER) $(ROUTES_BIN) $(SIM_BIN)
 TEMPLATES_TEST = "/usr/bin/python3 tests/templates/run.py $(RENDER) $(TEMPLATES)"
 test-templates: $(RENDER)
 	$(TAP) $(TEMPLATES_TEST)
@@ -22,7 +22,7 @@ test-templates: $(RENDER)
 test-side: $(RENDER) $(ROUTES_BIN) $(SIM_BIN) $(B)/sluice tests/http/node_modules/.package-lock.json
 	@MODE=$(MODE) $(TAP_SIDE) $(TEMPLATES_TEST) $(HTTP_RUNS) $(REPLAY_TEST) $(SIM_TEST)
 # Two parts at a time, so that one that runs its programs one by one, or waits, leaves no CPU idle: those first.
-TEST_PARTS = fault cluster unit $(if $(filter release,$(MODE)),browser-quick test-budget determinism,determinism-quick) conformance \
+TEST_PARTS = fault cluster unit $(if $(filter release,$(MODE)),browser-quick test-budget determinism simt,determinism-quick) conformance \
   $(if $(filter release,$(MODE)),test-deploy cluster-engines cluster-links test-routing test-monitoring) test-pull test-terminal \
   stages $(if $(filter asan,$(MODE)),fuzz-corpus-run) test-side
 ## make test-parts          everything for one MODE: units, conformance, faults, determinism, templates, replay, HTTP
@@ -36,12 +36,12 @@ test-routing: $(B)/sluice $(ROUTES_BIN)
 
 # Under TSan: what has threads, or is called from several. These programs start none, or only plan.
 NO_THREADS := $(addprefix test_,answer_forms answer_grammar answer_parts device_stages disk_demand dry expert_fetch \
-  expert_probe expert_window fields formats frame hosts layer_run math memory memory_budget memory_fit prediction_score \
-  prefetch_trial prefix_tree prompt_shares read_depth read_pace read_plan reader sampler sampler_blocks sampler_select session_states setup \
+  expert_probe fields formats frame hosts layer_run math memory memory_budget memory_fit micro_batch pass_through prediction_score \
+  prefetch_trial prefix_tree prompt_shares prompt_slices read_depth read_pace read_plan reader sampler sampler_blocks sampler_select session_states setup \
   slab slot_reads splitter stage_message step stop synth wire)
-# ... and those whose threads meet as in others: test_device_pipeline has the same with other layers, and test_device_drafts runs
-# whole answers again and again through the scheduler and stages that test_scheduler and test_device_pipeline bring together.
-THREADS_ALIKE := test_device_delta test_device_drafts
+# ... and those whose threads meet as in others: test_device_pipeline has the same with other layers, and test_device_drafts and
+# test_device_guess run whole answers again and again through the scheduler and stages that test_scheduler and test_device_pipeline bring together.
+THREADS_ALIKE := test_device_delta test_device_drafts test_device_guess
 TSAN_UNIT := $(filter-out $(foreach t,$(NO_THREADS) $(THREADS_ALIKE),$(B)/tests/unit/%/$(t)),$(filter $(foreach l,\
   engine server backends streaming net,$(B)/tests/unit/$(l)/%),$(UNIT_BIN)))
 .PHONY: tsan-programs test-tsan

@@ -25,23 +25,25 @@ $(B)/$(1:%.c=%): $(1) $(call card,$(1)) $(foreach l,$(call closure,$(call unit_l
 endef
 $(foreach t,$(UNIT_SRC),$(eval $(call unit_rule,$(t))))
 $(filter $(B)/tests/unit/backends/test_cuda_%,$(UNIT_BIN)): | $(FAKE_CUDA)
+$(B)/tests/unit/backends/test_hip: | $(FAKE_HIP) $(FAKE_CUDA)
 
 .PHONY: unit
 ## make unit                build and run the unit tests (MODE=release|debug|asan|tsan)
 unit: $(UNIT_BIN)
 	$(TAP_SIDE) $(UNIT_BIN)
 
-## make check-layers        prove the graphs of mk/layers.mk: folders by the dependency files, rooms by includes and calls;
-##                          nothing above backends/ names a backend
+## make check-layers        prove the graphs of mk/layers.mk, of folders and of rooms, by includes and by calls;
+##                          nothing outside backends/ names a backend
 ## make check-headers       compile each header alone
 ## make format, make lint   clang-format, clang-tidy
 .PHONY: check-layers check-headers format check-format lint
 check-layers: $(OBJ)
 	@scripts/check_layers.sh $(B) $(foreach l,$(LAYERS),"$(l):$(LAYER_$(l))")
-	@scripts/check_rooms.py . $(B) $(foreach r,$(ROOMS),"$(r):$(ROOM_$(r))") --no-circles $(NO_CIRCLES)
+	@scripts/check_rooms.py . $(B) $(foreach r,$(ROOMS),"$(r):$(ROOM_$(r))") --no-circles $(NO_CIRCLES) \
+	  --folders $(foreach l,$(LAYERS),"$(l):$(LAYER_$(l))")
 	@scripts/check_names.py
 
-HEADERS := $(filter-out $(VULKAN_PRIVATE_HEADERS),$(foreach l,$(LAYERS),$(wildcard $(l)/*.h $(l)/*/*.h)))
+HEADERS := $(filter-out $(VULKAN_PRIVATE_HEADERS),$(foreach l,$(LAYERS),$(wildcard $(l)/*.h $(l)/*/*.h $(l)/*/*/*.h)))
 check-headers:
 	@for h in $(HEADERS); do \
 	  echo "#include \"$$h\"" | $(CC) $(CFLAGS_common) -MF /dev/null -Werror -fsyntax-only -x c - || { echo "$$h does not compile alone"; exit 1; }; \

@@ -73,8 +73,9 @@ $(B)/backends/vulkan/modules.o: $(VULKAN_MODULES) $(VULKAN_SPV)
 VULKAN_OBJ := $(B)/backends/vulkan/modules.o
 
 # A loader for tests: it stands before the real one and fails when told to.
-FAULTY_VULKAN := $(if $(VULKAN_LACKS),,$(B)/tests/support/faulty/libvulkan.so.1)
-$(B)/tests/support/faulty/libvulkan.so.1: tests/support/faulty_vulkan.c mk/vulkan.mk
+# In a folder of its own: a program that is to open it must not find the faulty libcuda.so.1 beside it.
+FAULTY_VULKAN := $(if $(VULKAN_LACKS),,$(B)/tests/support/faulty_vulkan/libvulkan.so.1)
+$(B)/tests/support/faulty_vulkan/libvulkan.so.1: tests/support/faulty_vulkan.c mk/vulkan.mk
 	@mkdir -p $(@D)
 	$(call say,cc)
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(DRIVER_FLAGS) -o $@ $< -lpthread

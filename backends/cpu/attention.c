@@ -91,7 +91,25 @@ static void run(struct sl_cpu *cpu, const struct sl_op_attention *a, size_t v_ro
 
 enum sl_status sl_cpu_attention(struct sl_device *d, const struct sl_op_attention *a) {
     run((struct sl_cpu *)d, a, sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_v),
-        (struct sl_cpu_attn_choice){NULL, 0});
+        (struct sl_cpu_attn_choice){NULL, 0, 0});
+    return SL_OK;
+}
+
+enum sl_status sl_cpu_block_attention(struct sl_device *d, const struct sl_op_block_attention *a) {
+    const struct sl_op_attention op = {.kv = a->kv,
+                                       .q = a->q,
+                                       .y = a->y,
+                                       .page_table = a->page_table,
+                                       .row_seq = a->row_seq,
+                                       .row_len = a->row_len,
+                                       .n_tok = a->n_tok,
+                                       .n_decode = a->n_decode,
+                                       .n_heads = a->n_heads,
+                                       .stride_q = a->stride_q,
+                                       .max_pages = a->max_pages,
+                                       .scale = a->scale};
+    run((struct sl_cpu *)d, &op, sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_v),
+        (struct sl_cpu_attn_choice){a->chosen, a->n_top, a->block});
     return SL_OK;
 }
 
@@ -118,13 +136,14 @@ static void run_latents(struct sl_device *d, const struct sl_op_latent_attention
                                  .n_heads = a->n_heads,
                                  .stride_q = a->n_heads * dim,
                                  .max_pages = a->max_pages,
+                                 .window = a->window,
                                  .scale = a->scale};
     run((struct sl_cpu *)d, &op, sl_dtype_row_bytes(c->dtype, dim), choice);
 }
 
 enum sl_status sl_cpu_latent_attention(struct sl_device *d,
                                        const struct sl_op_latent_attention *a) {
-    run_latents(d, a, (struct sl_cpu_attn_choice){NULL, 0});
+    run_latents(d, a, (struct sl_cpu_attn_choice){NULL, 0, 0});
     return SL_OK;
 }
 
@@ -141,6 +160,6 @@ enum sl_status sl_cpu_chosen_attention(struct sl_device *d,
                                               .n_heads = a->n_heads,
                                               .max_pages = a->max_pages,
                                               .scale = a->scale};
-    run_latents(d, &op, (struct sl_cpu_attn_choice){a->chosen, a->n_top});
+    run_latents(d, &op, (struct sl_cpu_attn_choice){a->chosen, a->n_top, 1});
     return SL_OK;
 }

@@ -41,16 +41,21 @@ static inline void sl_cpu_attn_range(const struct sl_op_attention *a, uint32_t r
                                          : 0;
 }
 
-/* The positions that rows attend to where these are chosen: sl_op_chosen_attention. at NULL: all of
- * their range. */
+/* The positions that rows attend to where these are chosen, in blocks of `block`, for each KV head:
+ * sl_op_block_attention; sl_op_chosen_attention has blocks of one. at NULL: all of their range. */
 struct sl_cpu_attn_choice {
-    const uint32_t *at; /* [n_tok, n_top] ascending */
-    uint32_t n_top;
+    const uint32_t *at; /* [n_tok, n_kv_heads, n_top] ascending */
+    uint32_t n_top, block;
 };
 /* Does the row leave out positions? */
 static inline bool sl_cpu_attn_chooses(const struct sl_op_attention *a,
                                        const struct sl_cpu_attn_choice *c, uint32_t row) {
-    return c->at && a->row_len[row] > c->n_top;
+    return c->at && a->row_len[row] > (uint64_t)c->n_top * c->block;
+}
+/* To how many it attends then: only its own block, the last, need not be complete. */
+static inline uint32_t sl_cpu_attn_chosen(const struct sl_op_attention *a,
+                                          const struct sl_cpu_attn_choice *c, uint32_t row) {
+    return (c->n_top - 1) * c->block + (a->row_len[row] - 1) % c->block + 1;
 }
 
 /* A partition of a row, computed between two joins. */

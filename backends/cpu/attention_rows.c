@@ -27,7 +27,7 @@ struct wave {
 static void row_range(const struct sl_op_attention *a, const struct sl_cpu_attn_choice *choice,
                       uint32_t row, uint32_t *lo, uint32_t *hi) {
     if (sl_cpu_attn_chooses(a, choice, row))
-        *lo = 0, *hi = choice->n_top;
+        *lo = 0, *hi = sl_cpu_attn_chosen(a, choice, row);
     else
         sl_cpu_attn_range(a, row, lo, hi);
 }
@@ -44,45 +44,63 @@ size_t sl_cpu_attention_gather_bytes(uint32_t max_head_dim) {
     return SL_KV_PAGE_TOKENS * sl_dtype_row_bytes(SL_DTYPE_F16, max_head_dim);
 }
 
-/* n rows that the row has chosen, from its first-th on, one after another at out. */
-static const void *gather(const struct wave *w, uint32_t row, uint32_t first, uint32_t n,
-                          size_t row_bytes, char *out) {
+/* Rows of keys, or of values, of one KV head. */
+struct kv_rows {
+    const char *base; /* of that head in page 0 */
+    size_t page_bytes, row_bytes;
+};
+
+/* n rows that the row has chosen, from its first-th on, one after another: at out, or where they
+ * are if that is so. first is a multiple of a page's positions. */
+static const void *gather(const struct wave *w, uint32_t row, uint32_t kv_head,
+                          const struct kv_rows *of, uint32_t first, uint32_t n, char *out) {
     const struct sl_op_attention *a = w->a;
-    const uint32_t *at = w->mem.choice.at + (size_t)row * w->mem.choice.n_top + first;
+    const struct sl_cpu_attn_choice *c = &w->mem.choice;
+    const uint32_t *at = c->at + ((size_t)row * a->kv.n_kv_heads + kv_head) * c->n_top;
     const uint32_t *pages = a->page_table + (size_t)a->row_seq[row] * a->max_pages;
-    for (uint32_t i = 0; i < n; i++)
-        memcpy(out + i * row_bytes,
-               (const char *)a->kv.k + pages[at[i] / SL_KV_PAGE_TOKENS] * a->kv.k_page_bytes +
-                   at[i] % SL_KV_PAGE_TOKENS * row_bytes,
-               row_bytes);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t j = at[(first + i) / c->block] * c->block + (first + i) % c->block;
+        const char *from = of->base + pages[j / SL_KV_PAGE_TOKENS] * of->page_bytes +
+                           j % SL_KV_PAGE_TOKENS * of->row_bytes;
+        if (c->block % SL_KV_PAGE_TOKENS == 0)
+            return from;
+        memcpy(out + i * of->row_bytes, from, of->row_bytes);
+    }
     return out;
 }
 
 /* The same as attend() below where the row's positions are chosen: they are gathered page by page,
  * twice, as a page stays in the nearest cache and a partition does not. */
 static void attend_chosen(const struct wave *w, uint32_t thread, uint32_t row, uint32_t part,
-                          uint32_t head, uint32_t n_heads, float *m, float *l, float *o) {
+                          uint32_t kv_head, uint32_t head, uint32_t n_heads, float *m, float *l,
+                          float *o) {
     const struct sl_op_attention *a = w->a;
     const struct sl_cpu_kernels *k = &w->cpu->k;
     _Alignas(64) float s[HEAD_BLOCK * PART];
     const float *q = a->q + (size_t)row * a->stride_q + (size_t)head * a->kv.head_dim_k;
     char *rows = w->mem.thread + thread * w->mem.thread_bytes;
-    uint32_t base = part * PART, left = w->mem.choice.n_top - base;
+    uint32_t base = part * PART, left = sl_cpu_attn_chosen(a, &w->mem.choice, row) - base;
     uint32_t n = left < PART ? left : PART;
+    size_t head_rows = (size_t)kv_head * SL_KV_PAGE_TOKENS;
+    struct kv_rows keys = {(const char *)a->kv.k + head_rows * w->mem.k_row_bytes,
+                           a->kv.k_page_bytes, w->mem.k_row_bytes};
+    struct kv_rows values = {(const char *)a->kv.v + head_rows * w->mem.v_row_bytes,
+                             a->kv.v_page_bytes, w->mem.v_row_bytes};
     struct sl_cpu_kv_page page = {.row_bytes = (uint32_t)w->mem.k_row_bytes};
     page.head_dim = a->kv.head_dim_k;
     for (uint32_t at = 0; at < n; at += SL_KV_PAGE_TOKENS) {
         page.end = n - at < SL_KV_PAGE_TOKENS ? n - at : SL_KV_PAGE_TOKENS;
-        page.rows = gather(w, row, base + at, page.end, w->mem.k_row_bytes, rows);
+        page.rows = gather(w, row, kv_head, &keys, base + at, page.end, rows);
         w->qk(q, n_heads, &page, a->scale, s + at);
     }
     for (uint32_t h = 0; h < n_heads; h++)
         l[h] = k->softmax(s + h * PART, s + h * PART, n, &m[h]);
     memset(o, 0, (size_t)n_heads * a->kv.head_dim_v * sizeof *o);
     page.head_dim = a->kv.head_dim_v;
+    page.row_bytes = (uint32_t)w->mem.v_row_bytes;
     for (uint32_t at = 0; at < n; at += SL_KV_PAGE_TOKENS) {
         page.end = n - at < SL_KV_PAGE_TOKENS ? n - at : SL_KV_PAGE_TOKENS;
-        page.rows = gather(w, row, base + at, page.end, w->mem.v_row_bytes, rows);
+        page.rows = gather(w, row, kv_head, &values, base + at, page.end, rows);
         w->pv(s + at, n_heads, &page, o);
     }
 }
@@ -189,7 +207,7 @@ static void compute(const struct wave *w, uint32_t thread, uint32_t slot, uint32
     float *o = w->mem.part_o + at * a->kv.head_dim_v;
     float *m = w->mem.part_m + at, *l = w->mem.part_l + at;
     if (sl_cpu_attn_chooses(a, &w->mem.choice, it.row))
-        attend_chosen(w, thread, it.row, it.part, head, n, m, l, o);
+        attend_chosen(w, thread, it.row, it.part, kv_head, head, n, m, l, o);
     else
         attend(w, it.row, it.part, kv_head, head, n, m, l, o);
     if (end - first > 1)

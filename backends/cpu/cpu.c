@@ -2,6 +2,7 @@
 #include "backends/cpu/cpu_internal.h"
 
 #include "backends/immediate.h"
+#include "backends/planned.h"
 #include "common/cpus.h"
 #include "common/log.h"
 
@@ -211,7 +212,8 @@ static void fill_caps(struct sl_device_caps *caps, enum sl_cpu_isa isa, uint32_t
     caps->host_visible = caps->mapped_host = true;
     caps->rows_alike = true;
     caps->moe_bias = caps->swiglu_clamped = caps->router_groups = true;
-    caps->geglu = caps->extra_args = caps->sigmoid_topk = true;
+    caps->geglu = caps->extra_args = caps->sigmoid_topk = caps->router_share = true;
+    caps->latent_window = true;
     caps->swiglu_limited = caps->swiglu_cut = caps->reglu = caps->relu_squared = true;
     caps->arithmetic = SL_CPU_ARITHMETIC;
     caps->overlap = n_threads > 1;
@@ -333,21 +335,6 @@ struct planned {
     struct sl_backend_ops ops;
 };
 
-static void planned_close(struct sl_device *d) {
-    free(d);
-}
-
-static enum sl_status planned_configure(struct sl_device *d,
-                                        const struct sl_device_limits *limits) {
-    (void)d, (void)limits;
-    return SL_OK;
-}
-
-static enum sl_status planned_alloc(struct sl_device *d, struct sl_buffer *buffer) {
-    (void)d, (void)buffer;
-    return SL_ERR_DEVICE_OOM;
-}
-
 /* All instruction sets need the same memory and give the same bits. */
 static enum sl_status open_planned(const struct sl_device_offer *offer, uint32_t number,
                                    struct sl_device **out_device, struct sl_err *err) {
@@ -355,10 +342,7 @@ static enum sl_status open_planned(const struct sl_device_offer *offer, uint32_t
     (void)number;
     if (!p)
         return sl_fail(err, SL_ERR_NOMEM, "cpu: out of memory");
-    p->ops = cpu_ops;
-    p->ops.close = planned_close;
-    p->ops.configure = planned_configure;
-    p->ops.alloc = planned_alloc;
+    p->ops = sl_planned_ops(&cpu_ops);
     struct sl_device *d = &p->cpu.base;
     d->ops = &p->ops;
     p->cpu.n_threads = offer->n_threads ? offer->n_threads : default_threads();
@@ -367,6 +351,7 @@ static enum sl_status open_planned(const struct sl_device_offer *offer, uint32_t
     sl_device_caps_set_id(&d->caps, cpu_ops.name, 0, true);
     if (offer->memory_bytes)
         d->caps.memory_bytes = offer->memory_bytes;
+    d->caps.lacks_ops = offer->lacks_ops;
     *out_device = d;
     return SL_OK;
 }

@@ -19,7 +19,7 @@
 #ifndef SL_BACKENDS_CPU_CPU_H
 #define SL_BACKENDS_CPU_CPU_H
 
-#include "backends/registry.h"
+#include "backends/backend_entry.h"
 
 /* caps.arithmetic: raise it with every change of these definitions that can change a bit. */
 #define SL_CPU_ARITHMETIC 1u

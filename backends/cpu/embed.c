@@ -1,6 +1,6 @@
 /* sl_op_embed: rows of the embedding matrix. */
 #include "backends/cpu/cpu_internal.h"
-#include "backends/cpu/formats.h"
+#include "backends/cpu/matmul/formats.h"
 
 static void embed_rows(void *ctx, uint32_t begin, uint32_t end) {
     const struct sl_op_embed *a = ctx;

@@ -2,7 +2,7 @@
  * thread quantises the tokens' inputs of that head itself, as they are few beside the weights that
  * they meet. */
 #include "backends/cpu/cpu_internal.h"
-#include "backends/cpu/matmul_kernels.h"
+#include "backends/cpu/matmul.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* sl_op_matmul: input rows are quantised once for all weights that share them, then the output is
  * cut into chunks of weight rows that threads take as they come. */
 #include "backends/cpu/cpu_internal.h"
-#include "backends/cpu/matmul_kernels.h"
+#include "backends/cpu/matmul.h"
 
 #include <pthread.h>
 

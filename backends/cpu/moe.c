@@ -10,7 +10,7 @@
  *   down   down product to pair_y, bias                  (expert, chunk of n_embd)
  */
 #include "backends/cpu/cpu_internal.h"
-#include "backends/cpu/matmul_kernels.h"
+#include "backends/cpu/matmul.h"
 
 /* Input rows of one expert: sorted positions [begin, begin + n). */
 struct group {

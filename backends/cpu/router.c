@@ -75,6 +75,8 @@ static void route(const struct job *j, const float *logits, uint32_t *ids, float
         order = key;
     }
     top_k(order, a->n_expert, a->k, ids);
+    for (uint32_t r = 0; a->share > 1 && r < a->k; r++)
+        ids[r] /= a->share;
 
     for (uint32_t r = 0; r < a->k; r++)
         weights[r] = score[ids[r]];

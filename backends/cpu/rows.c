@@ -147,6 +147,25 @@ enum sl_status sl_cpu_gelu_rows(struct sl_device *d, const struct sl_op_gelu_row
     return SL_OK;
 }
 
+struct clamped_job {
+    const struct sl_op_clamped_glu *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void clamped_pieces(void *ctx, uint32_t begin, uint32_t end) {
+    const struct clamped_job *j = ctx;
+    size_t from = (size_t)begin * PIECE, to = (size_t)end * PIECE;
+    to = to < j->a->n ? to : j->a->n;
+    j->k->swiglu_clamped(j->a->gate + from, j->a->up + from, j->a->y + from, to - from);
+}
+
+enum sl_status sl_cpu_clamped_glu(struct sl_device *d, const struct sl_op_clamped_glu *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct clamped_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE * 3, clamped_pieces, &j);
+    return SL_OK;
+}
+
 struct glu_job {
     const struct sl_op_limited_glu *a;
     const struct sl_cpu_kernels *k;

@@ -69,9 +69,28 @@ static void short_conv(const float *const *x, const float *w, uint32_t stride_w,
     }
 }
 
+/* NAME, which goes over the n columns of a state: NAME_vecs takes as many at a time as have their
+ * sums in registers, NAME_few what is left. IN is what a row has for each column, besides y. */
+#define WALK_COLUMNS(NAME, ROW, IN)                                                                \
+    static void NAME(const struct ROW *row, const float *from, float *to, uint32_t n) {            \
+        struct ROW r = *row;                                                                       \
+        while (n) {                                                                                \
+            uint32_t step = n;                                                                     \
+            if (V_ACC >= 16 && n >= 64)                                                            \
+                NAME##_vecs(&r, from, to, (step = 64) / 16);                                       \
+            else if (n >= 32)                                                                      \
+                NAME##_vecs(&r, from, to, (step = 32) / 16);                                       \
+            else if (n >= 16)                                                                      \
+                NAME##_vecs(&r, from, to, (step = 16) / 16);                                       \
+            else                                                                                   \
+                NAME##_few(&r, from, to, n);                                                       \
+            r.IN += step, r.y += step, from += step, to += step, n -= step;                        \
+        }                                                                                          \
+    }
+
 /* 16 n columns, side by side so that one's sum need not wait for the next. */
 static inline __attribute__((always_inline)) void
-delta_vecs(const struct sl_cpu_delta_row *r, const float *from, float *to, const uint32_t n) {
+delta_rule_vecs(const struct sl_cpu_delta_row *r, const float *from, float *to, const uint32_t n) {
     v16 sum[4], d[4];
     uint32_t j;
     for (j = 0; j < n; j++)
@@ -100,7 +119,8 @@ delta_vecs(const struct sl_cpu_delta_row *r, const float *from, float *to, const
 }
 
 /* n columns, less than 16. */
-static void delta_few(const struct sl_cpu_delta_row *r, const float *from, float *to, uint32_t n) {
+static void delta_rule_few(const struct sl_cpu_delta_row *r, const float *from, float *to,
+                           uint32_t n) {
     v16 sum = v_zero();
     for (size_t i = 0; i < r->n_k; i++)
         sum = v_fma(v_load_n(from + i * r->stride_s, n, 0), v_set1(r->k[i]), sum);
@@ -115,22 +135,7 @@ static void delta_few(const struct sl_cpu_delta_row *r, const float *from, float
     v_store_n(r->y, n, v_mul(out, v_set1(r->scale)));
 }
 
-static void delta_rule(const struct sl_cpu_delta_row *row, const float *from, float *to,
-                       uint32_t n) {
-    struct sl_cpu_delta_row r = *row;
-    while (n) {
-        uint32_t step = n;
-        if (V_ACC >= 16 && n >= 64)
-            delta_vecs(&r, from, to, (step = 64) / 16);
-        else if (n >= 32)
-            delta_vecs(&r, from, to, (step = 32) / 16);
-        else if (n >= 16)
-            delta_vecs(&r, from, to, (step = 16) / 16);
-        else
-            delta_few(&r, from, to, n);
-        r.v += step, r.y += step, from += step, to += step, n -= step;
-    }
-}
+WALK_COLUMNS(delta_rule, sl_cpu_delta_row, v)
 
 /* 16 n columns, side by side. */
 static inline __attribute__((always_inline)) void
@@ -179,26 +184,11 @@ static void channel_delta_few(const struct sl_cpu_channel_delta_row *r, const fl
     v_store_n(r->y, n, v_mul(out, v_set1(r->scale)));
 }
 
-static void channel_delta(const struct sl_cpu_channel_delta_row *row, const float *from, float *to,
-                          uint32_t n) {
-    struct sl_cpu_channel_delta_row r = *row;
-    while (n) {
-        uint32_t step = n;
-        if (V_ACC >= 16 && n >= 64)
-            channel_delta_vecs(&r, from, to, (step = 64) / 16);
-        else if (n >= 32)
-            channel_delta_vecs(&r, from, to, (step = 32) / 16);
-        else if (n >= 16)
-            channel_delta_vecs(&r, from, to, (step = 16) / 16);
-        else
-            channel_delta_few(&r, from, to, n);
-        r.v += step, r.y += step, from += step, to += step, n -= step;
-    }
-}
+WALK_COLUMNS(channel_delta, sl_cpu_channel_delta_row, v)
 
 /* 16 n columns, side by side. */
 static inline __attribute__((always_inline)) void
-scan_vecs(const struct sl_cpu_scan_row *r, const float *from, float *to, const uint32_t n) {
+state_scan_vecs(const struct sl_cpu_scan_row *r, const float *from, float *to, const uint32_t n) {
     v16 sum[4], u[4], g = v_set1(r->g), d = v_set1(r->d), skip = v_set1(r->skip);
     uint32_t j;
     for (j = 0; j < n; j++) {
@@ -219,7 +209,8 @@ scan_vecs(const struct sl_cpu_scan_row *r, const float *from, float *to, const u
 }
 
 /* n columns, less than 16. */
-static void scan_few(const struct sl_cpu_scan_row *r, const float *from, float *to, uint32_t n) {
+static void state_scan_few(const struct sl_cpu_scan_row *r, const float *from, float *to,
+                           uint32_t n) {
     v16 sum = v_zero(), g = v_set1(r->g), x = v_load_n(r->x, n, 0);
     v16 u = v_mul(v_set1(r->d), x);
     for (size_t i = 0; i < r->n_state; i++) {
@@ -231,22 +222,7 @@ static void scan_few(const struct sl_cpu_scan_row *r, const float *from, float *
     v_store_n(r->y, n, v_fma(v_set1(r->skip), x, sum));
 }
 
-static void state_scan(const struct sl_cpu_scan_row *row, const float *from, float *to,
-                       uint32_t n) {
-    struct sl_cpu_scan_row r = *row;
-    while (n) {
-        uint32_t step = n;
-        if (V_ACC >= 16 && n >= 64)
-            scan_vecs(&r, from, to, (step = 64) / 16);
-        else if (n >= 32)
-            scan_vecs(&r, from, to, (step = 32) / 16);
-        else if (n >= 16)
-            scan_vecs(&r, from, to, (step = 16) / 16);
-        else
-            scan_few(&r, from, to, n);
-        r.x += step, r.y += step, from += step, to += step, n -= step;
-    }
-}
+WALK_COLUMNS(state_scan, sl_cpu_scan_row, x)
 
 static void channel_scan(const struct sl_cpu_channel_row *r, const float *from, float *to,
                          uint32_t n) {

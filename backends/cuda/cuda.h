@@ -8,12 +8,12 @@
 #ifndef SL_BACKENDS_CUDA_CUDA_H
 #define SL_BACKENDS_CUDA_CUDA_H
 
-#include "backends/registry.h"
+#include "backends/backend_entry.h"
 
 struct sl_cuda_config {
     uint32_t ordinal;        /* which of the GPUs that the driver shows */
     const char *driver_path; /* NULL: libcuda.so.1; tests bring their own */
-    uint32_t stage_bytes;    /* pinned staging for uploads; 0 = 16 MiB */
+    uint32_t staging_bytes;  /* pinned staging for uploads; 0 = 16 MiB */
 };
 
 extern const struct sl_backend sl_cuda_backend;

@@ -1,24 +1,13 @@
-#include "backends/cuda/driver.h"
+/* NVIDIA's driver as the table of backends/gpu/driver.h. */
+#include "backends/cuda/cuda_internal.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
 #include <string.h>
 
-const char *sl_cuda_result_text(const struct sl_cuda_driver *driver, int result, char *buf,
-                                size_t buf_bytes) {
-    const char *name = NULL, *text = NULL;
-    if (driver->error_name && driver->error_name(result, &name) == SL_CU_OK && name &&
-        driver->error_string(result, &text) == SL_CU_OK && text)
-        snprintf(buf, buf_bytes, "%s: %s", name, text);
-    else
-        snprintf(buf, buf_bytes, "CUDA error %d", result);
-    return buf;
-}
-
-enum sl_status sl_cuda_driver_open(const char *path, struct sl_cuda_driver *out_driver,
+enum sl_status sl_cuda_driver_open(const char *path, struct sl_gpu_driver *out_driver,
                                    struct sl_err *err) {
     const char *name = path ? path : "libcuda.so.1";
-    struct sl_cuda_driver d = {.lib = dlopen(name, RTLD_NOW | RTLD_LOCAL)};
+    struct sl_gpu_driver d = {.lib = dlopen(name, RTLD_NOW | RTLD_LOCAL), .runtime = "CUDA"};
     if (!d.lib)
         return sl_fail(err, SL_ERR_UNSUPPORTED,
                        "cuda: no NVIDIA driver here (%s); install the GPU's driver, or use the CPU",
@@ -45,11 +34,11 @@ enum sl_status sl_cuda_driver_open(const char *path, struct sl_cuda_driver *out_
     int result = d.init(0);
     if (result == SL_CU_NO_DEVICE)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "cuda: the driver finds no GPU (%s)",
-                       sl_cuda_result_text(&d, result, text, sizeof text));
+                       sl_gpu_result_text(&d, result, text, sizeof text));
     if (result)
         return sl_fail(err, SL_ERR_UNSUPPORTED,
                        "cuda: the driver does not start (%s); does nvidia-smi work?",
-                       sl_cuda_result_text(&d, result, text, sizeof text));
+                       sl_gpu_result_text(&d, result, text, sizeof text));
     if (d.driver_version(&d.version))
         d.version = 0;
     *out_driver = d;

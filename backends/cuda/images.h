@@ -4,14 +4,9 @@
 #ifndef SL_BACKENDS_CUDA_IMAGES_H
 #define SL_BACKENDS_CUDA_IMAGES_H
 
-#include <stdint.h>
+#include "backends/gpu/images.h"
 
-struct sl_cuda_image {
-    const char *name; /* "matvec" */
-    const void *data; /* for cuModuleLoadData */
-};
-
-extern const struct sl_cuda_image sl_cuda_images[];
+extern const struct sl_gpu_image sl_cuda_images[];
 extern const uint64_t sl_cuda_n_images;
 /* What they were built for: "75 80 90". */
 extern const char sl_cuda_image_archs[];

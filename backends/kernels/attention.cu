@@ -10,20 +10,20 @@
 #define DIMS    4 /* dim_v is at most 4 * 128 */
 #define THREADS 128
 
-/* CHUNK rows of one page from position `from` on to f32, the first dim elements of each; rows
- * outside [lo, len) become zeros. */
-__device__ __forceinline__ void load_rows(const uint8_t *page, uint32_t from, uint32_t lo,
-                                          uint32_t len, uint32_t dim, size_t row_bytes, bool q8,
-                                          float *to) {
-    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    for (uint32_t i = lane; i < dim; i += 32) {
+/* CHUNK rows from position `from` on to f32, the first dim elements of each; rows outside [lo, len)
+ * become zeros. row_at(pos): where one is. */
+template <class ROW_AT>
+__device__ __forceinline__ void load_rows(ROW_AT row_at, uint32_t from, uint32_t lo, uint32_t len,
+                                          uint32_t dim, bool q8, float *to) {
+    uint32_t lane = threadIdx.x % SL_WARP, warp = threadIdx.x / SL_WARP;
+    for (uint32_t i = lane; i < dim; i += SL_WARP) {
         float v[CHUNK / 4];
 #pragma unroll
         for (int n = 0; n < CHUNK / 4; n++) { /* loads of all rows before the first use */
             uint32_t pos = from + warp + 4 * (uint32_t)n;
-            const uint8_t *row = page + pos % 64 * row_bytes;
             v[n] = 0;
             if (pos >= lo && pos < len) {
+                const uint8_t *row = row_at(pos);
                 if (q8) {
                     const uint8_t *b = row + i / 32 * 34;
                     v[n] = __half2float(*(const __half *)b) * (float)(int8_t)b[2 + i % 32];
@@ -38,12 +38,12 @@ __device__ __forceinline__ void load_rows(const uint8_t *page, uint32_t from, ui
     }
 }
 
-template <bool LATENT, bool ANY>
+template <bool LATENT, bool ANY, bool CHOSEN = false>
 __device__ __forceinline__ void attention_row(const struct sl_karg_attention &a) {
     extern __shared__ float shared[];
     uint32_t dim_k = a.kv.dim_k, dim_v = a.kv.dim_v;
     uint32_t row = a.row0 + blockIdx.z;
-    struct sl_attn_range r = sl_attn_row_range<ANY>(a, row);
+    struct sl_attn_range r = sl_attn_row_range<ANY, CHOSEN>(a, row);
     uint32_t p0 = blockIdx.x * r.pages_per_part, p1 = min(p0 + r.pages_per_part, r.n_pages);
     if (p0 >= r.n_pages)
         return;
@@ -52,7 +52,7 @@ __device__ __forceinline__ void attention_row(const struct sl_karg_attention &a)
     uint32_t group = a.n_heads / a.kv.n_kv_heads, blocks = (group + HEADS - 1) / HEADS;
     uint32_t kv_head = blockIdx.y / blocks, in_group = blockIdx.y % blocks * HEADS;
     uint32_t head = kv_head * group + in_group, n_heads = min((uint32_t)HEADS, group - in_group);
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP;
     uint32_t v_elems = LATENT ? dim_k : dim_v;
     size_t k_bytes = a.kv.q8 ? dim_k / 32 * 34 : dim_k * 2;
     size_t v_bytes = a.kv.q8 ? v_elems / 32 * 34 : v_elems * 2;
@@ -70,11 +70,23 @@ __device__ __forceinline__ void attention_row(const struct sl_karg_attention &a)
 
     uint32_t begin = max(r.lo, (r.first_page + p0) * 64) / CHUNK * CHUNK;
     uint32_t end = min(r.len, (r.first_page + p1) * 64);
+    const uint32_t *chosen = NULL;
+    if constexpr (CHOSEN)
+        chosen = a.chosen + (size_t)row * a.n_top;
     for (uint32_t from = begin; from < end; from += CHUNK) {
-        size_t page = pages[from / 64];
+        /* All of a chunk are of one page, but for chosen ones. */
+        size_t page = CHOSEN ? 0 : pages[from / 64];
+        auto row_of = [&](const void *kv_pages, uint64_t page_bytes, size_t head_at,
+                          size_t row_bytes) {
+            return [=](uint32_t pos) {
+                uint32_t at = CHOSEN ? chosen[pos] : pos;
+                size_t p = CHOSEN ? pages[at / 64] : page;
+                return (const uint8_t *)kv_pages + p * page_bytes + head_at + at % 64 * row_bytes;
+            };
+        };
         __syncthreads();
-        load_rows((const uint8_t *)a.kv.k + page * a.kv.k_page_bytes + k_head, from, r.lo, end,
-                  dim_k, k_bytes, a.kv.q8, kv);
+        load_rows(row_of(a.kv.k, a.kv.k_page_bytes, k_head, k_bytes), from, r.lo, end, dim_k,
+                  a.kv.q8, kv);
         __syncthreads();
         bool valid = from + lane >= r.lo && from + lane < end;
         float dot[2] = {0, 0};
@@ -104,8 +116,8 @@ __device__ __forceinline__ void attention_row(const struct sl_karg_attention &a)
                 factor[h] = f;
         }
         __syncthreads();
-        load_rows((const uint8_t *)a.kv.v + page * a.kv.v_page_bytes + v_head, from, r.lo, end,
-                  dim_v, v_bytes, a.kv.q8, kv);
+        load_rows(row_of(a.kv.v, a.kv.v_page_bytes, v_head, v_bytes), from, r.lo, end, dim_v,
+                  a.kv.q8, kv);
         __syncthreads();
 #pragma unroll
         for (int d = 0; d < DIMS; d++) {
@@ -145,11 +157,12 @@ __device__ __forceinline__ void attention_row(const struct sl_karg_attention &a)
     }
 }
 
-template <bool ANY> __device__ __forceinline__ void attention_join(const struct sl_karg_attention &a) {
+template <bool ANY, bool CHOSEN = false>
+__device__ __forceinline__ void attention_join(const struct sl_karg_attention &a) {
     __shared__ float factor[SL_ATTN_SPLITS + 1];
     uint32_t row = a.row0 + blockIdx.y;
-    uint32_t n = sl_attn_parts(sl_attn_row_range<ANY>(a, row));
-    if (threadIdx.x < 32)
+    uint32_t n = sl_attn_parts(sl_attn_row_range<ANY, CHOSEN>(a, row));
+    if (threadIdx.x < SL_WARP)
         sl_attn_join_factors(a, blockIdx.y, blockIdx.x, n, factor);
     __syncthreads();
     sl_attn_join(a, blockIdx.y, blockIdx.x, n, factor, threadIdx.x, THREADS);
@@ -164,5 +177,7 @@ template <bool ANY> __device__ __forceinline__ void attention_join(const struct 
 KERNEL(row, (attention_row<false, false>))
 KERNEL(row_any, (attention_row<false, true>))
 KERNEL(latent, (attention_row<true, false>))
+KERNEL(chosen, (attention_row<true, false, true>))
 KERNEL(join, attention_join<false>)
+KERNEL(chosen_join, (attention_join<false, true>))
 KERNEL(join_any, attention_join<true>)

@@ -9,12 +9,14 @@ struct sl_attn_range {
     uint32_t lo, len;
     uint32_t first_page, n_pages, pages_per_part;
 };
-/* CHUNKS: rows may see their own chunk alone. */
-template <bool CHUNKS = false>
+/* CHUNKS: rows may see their own chunk alone. CHOSEN: they see as many as were chosen. */
+template <bool CHUNKS = false, bool CHOSEN = false>
 __device__ __forceinline__ struct sl_attn_range sl_attn_row_range(const struct sl_karg_attention &a,
                                                                   uint32_t row) {
     struct sl_attn_range r;
     r.len = a.row_len[row];
+    if constexpr (CHOSEN)
+        r.len = min(r.len, a.n_top);
     r.lo = a.window && r.len > a.window ? r.len - a.window : 0;
     if constexpr (CHUNKS)
         r.lo = a.chunk ? (r.len - 1) / a.chunk * a.chunk : r.lo;
@@ -35,12 +37,12 @@ __device__ __forceinline__ float *sl_attn_part(const struct sl_karg_attention &a
            ((size_t)wave_row * a.n_heads + head) * SL_ATTN_SPLITS * SL_ATTN_PART_FLOATS(a.kv.dim_v);
 }
 
-/* Joining a head's n parts of row row0 + wave_row, in ascending order. One warp: what each part counts,
- * and, last, one over the sum. */
+/* Joining a head's n parts of row row0 + wave_row, in ascending order. One warp: what each part
+ * counts, and, last, one over the sum. */
 __device__ __forceinline__ void sl_attn_join_factors(const struct sl_karg_attention &a,
                                                      uint32_t wave_row, uint32_t head, uint32_t n,
                                                      float *factor) {
-    uint32_t dim_v = a.kv.dim_v, lane = threadIdx.x % 32, next = SL_ATTN_PART_FLOATS(dim_v);
+    uint32_t dim_v = a.kv.dim_v, lane = threadIdx.x % SL_WARP, next = SL_ATTN_PART_FLOATS(dim_v);
     const float *part = sl_attn_part(a, wave_row, head);
     bool mine = lane < n;
     float m = mine ? part[lane * next + dim_v] : -INFINITY;
@@ -67,34 +69,6 @@ __device__ __forceinline__ void sl_attn_join(const struct sl_karg_attention &a, 
             y = fmaf(part[s * next + i], factor[s], y);
         to[i] = y * factor[SL_ATTN_SPLITS];
     }
-}
-
-/* c += A [16, 16] * B [16, 8] of f16; the layout is sl_mma_k16's with pairs of f16 for bytes. */
-__device__ __forceinline__ void sl_mma_f16(float c[4], const uint32_t a[4], uint32_t b0,
-                                           uint32_t b1) {
-#if __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#else
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b0));
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[2]), "r"(a[3]), "r"(b1));
-#endif
-}
-/* sl_ldmatrix4 with each tile turned: rows of shared memory are the fragment's k. */
-__device__ __forceinline__ void sl_ldmatrix4_trans(uint32_t r[4], const void *shared) {
-    uint32_t at = (uint32_t)__cvta_generic_to_shared(shared);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
 }
 
 /* Two floats as the sum of two pairs of f16. */

@@ -14,12 +14,12 @@
 #include "backends/kernels/heads.cuh"
 
 #define WARPS   4
-#define THREADS (WARPS * 32)
+#define THREADS (WARPS * SL_WARP)
 #define STAGES  2
 #define ROWS    16 /* positions of a warp's step */
 #define HEADS   ((int)SL_ATTN_HEAD_BLOCK)
 #define MINE    (HEADS / WARPS) /* heads of a warp: warp, warp + WARPS, ... */
-#define JOIN    8 /* parts that are read at once */
+#define JOIN    8               /* parts that are read at once */
 
 /* What the warps of a block share beside the stages. */
 template <int D> struct split_shared {
@@ -32,7 +32,7 @@ template <int D> struct split_shared {
 /* The query of head h, as it lies in s.q, split for the tensor cores. */
 template <int D>
 __device__ __forceinline__ void split_query(struct split_shared<D> &s, uint32_t h, float scale) {
-    uint32_t lane = threadIdx.x % 32;
+    uint32_t lane = threadIdx.x % SL_WARP;
     float2 x[D / 64];
     int most = 0;
 #pragma unroll
@@ -56,7 +56,7 @@ __device__ __forceinline__ void split_query(struct split_shared<D> &s, uint32_t 
 template <int D>
 __device__ __forceinline__ void join_parts(const struct sl_karg_attention &a, uint32_t row,
                                            uint32_t head, uint32_t n_heads, uint32_t n) {
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, dim_v = a.kv.dim_v;
+    uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP, dim_v = a.kv.dim_v;
     uint32_t next = SL_ATTN_PART_FLOATS(dim_v);
 #pragma unroll 1
     for (uint32_t i = lane * 4; i < (D > 128 ? (dim_v + 127) & ~127u : 128u); i += 128) {
@@ -94,7 +94,7 @@ __device__ __forceinline__ void join_parts(const struct sl_karg_attention &a, ui
             for (int k = 0; k < MINE; k++) {
 #pragma unroll
                 for (int j = 0; j < JOIN; j++) {
-                    float f = sl_shfl(by[k], (int)(from & 31) + j);
+                    float f = sl_shfl(by[k], (int)(from & (SL_WARP - 1)) + j);
                     if (from + (uint32_t)j < n) {
                         y[k].x = fmaf(o[k][j].x, f, y[k].x);
                         y[k].y = fmaf(o[k][j].y, f, y[k].y);
@@ -105,8 +105,9 @@ __device__ __forceinline__ void join_parts(const struct sl_karg_attention &a, ui
                 if (from + JOIN < n)
 #pragma unroll
                     for (int j = 0; j < JOIN; j++)
-                        o[k][j] = __ldcg((const float4 *)(part[k] +
-                                                          min(from + JOIN + (uint32_t)j, n - 1) * next));
+                        o[k][j] =
+                            __ldcg((const float4 *)(part[k] +
+                                                    min(from + JOIN + (uint32_t)j, n - 1) * next));
             }
         }
 #pragma unroll
@@ -125,7 +126,8 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
     constexpr int STRIDE = D + 8; /* halves */
     extern __shared__ uint4 shared[];
     __shared__ struct split_shared<D> sh;
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, quad = lane % 4;
+    uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP, g = lane / 4,
+             quad = lane % 4;
     uint32_t dim_k = a.kv.dim_k, dim_v = a.kv.dim_v, row = a.row0 + blockIdx.z;
     struct sl_attn_range r = sl_attn_row_range(a, row);
     uint32_t p0 = blockIdx.x * r.pages_per_part, p1 = min(p0 + r.pages_per_part, r.n_pages);
@@ -150,7 +152,7 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
                                ((size_t)kv_head * 64 + warp * ROWS) * dim_v * 2;
             __half *to = mine + t % STAGES * 2 * ROWS * STRIDE;
             /* A lane copies the same 16 bytes of every 32 / (D / 8)th row. */
-            constexpr uint32_t LANES = D / 8, EVERY = 32 / LANES;
+            constexpr uint32_t LANES = D / 8, EVERY = SL_WARP / LANES;
             uint32_t j0 = lane / LANES, at = lane % LANES * 8;
             k += ((size_t)j0 * dim_k + at) * 2;
             v += ((size_t)j0 * dim_v + at) * 2;

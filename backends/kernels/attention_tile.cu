@@ -10,7 +10,7 @@
 #include "backends/kernels/attention.cuh"
 
 #define WARPS   4
-#define THREADS (WARPS * 32)
+#define THREADS (WARPS * SL_WARP)
 #define PAIRS   ((int)SL_ATTN_TILE_PAIRS)
 #define PAGE    64
 
@@ -31,7 +31,8 @@ template <int D> __device__ __forceinline__ void attention_tile(const struct sl_
     __shared__ uint32_t seq_of[PAIRS], len_of[PAIRS];
     __shared__ struct part now;
 
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, quad = lane % 4;
+    uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP, g = lane / 4,
+             quad = lane % 4;
     uint32_t group = a.n_heads / a.kv.n_kv_heads, width = min(group, (uint32_t)SL_ATTN_HEAD_BLOCK);
     uint32_t blocks = (group + width - 1) / width;
     uint32_t kv_head = blockIdx.y / blocks, in_group = blockIdx.y % blocks * width;
@@ -50,18 +51,18 @@ template <int D> __device__ __forceinline__ void attention_tile(const struct sl_
         bool valid = r < n_rows && h < n_heads;
         const float *q = a.q + (size_t)(a.row0 + row0 + (valid ? r : 0)) * a.stride_q +
                          (size_t)(head0 + (valid ? h : 0)) * dim_k;
-        float v[D / 32], most = 0;
+        float v[D / SL_WARP], most = 0;
 #pragma unroll
-        for (int j = 0; j < D / 32; j++) {
-            uint32_t at = lane + 32 * (uint32_t)j;
+        for (int j = 0; j < D / SL_WARP; j++) {
+            uint32_t at = lane + SL_WARP * (uint32_t)j;
             v[j] = valid && at < dim_k ? q[at] : 0.0f;
             most = fmaxf(most, fabsf(v[j]));
         }
         most = sl_warp_max(most);
         float up, down = sl_attn_query_scale(most, up);
 #pragma unroll
-        for (int j = 0; j < D / 32; j++) {
-            uint32_t at = p * STRIDE + lane + 32 * (uint32_t)j;
+        for (int j = 0; j < D / SL_WARP; j++) {
+            uint32_t at = p * STRIDE + lane + SL_WARP * (uint32_t)j;
             float x = v[j] * down;
             __half high = __float2half_rn(x);
             q_high[at] = high;
@@ -153,7 +154,7 @@ template <int D> __device__ __forceinline__ void attention_tile(const struct sl_
 #pragma unroll
             for (int i = 0; i < 2; i++)
                 sees |= mine[i] && page * PAGE < my_len[i] && page * PAGE + PAGE > my_lo[i];
-            if (!__any_sync(0xffffffffu, sees))
+            if (!sl_warp_any(sees))
                 continue;
 
             float sc[PAGE / 8][4];

@@ -20,8 +20,8 @@ struct alignas(16) sl_block_group {
     float d;
     uint32_t spread[3];
 };
-/* The same 256 for 32-element types: the first halves of eight blocks, then the second ones, so that
- * threads with a block each read consecutive 16 bytes. */
+/* The same 256 for 32-element types: the first halves of eight blocks, then the second ones, so
+ * that threads with a block each read consecutive 16 bytes. */
 struct alignas(16) sl_block_group32 {
     int8_t q[2][8][16];
     float d[8];
@@ -34,7 +34,7 @@ static_assert(sizeof(struct sl_block_group) == SL_BLOCK_GROUP_BYTES &&
 /* x: what sl_quantize_fetch() gave; by one warp. */
 template <bool SUM32>
 __device__ __forceinline__ void sl_block_put(const float (&x)[8], struct sl_block_group *to) {
-    uint32_t lane = threadIdx.x % 32;
+    uint32_t lane = threadIdx.x % SL_WARP;
     struct sl_quantized v;
     sl_quantize_values<false>(x, v);
     *(uint2 *)(to->q + lane * 8) = make_uint2(v.q[0], v.q[1]);
@@ -47,7 +47,7 @@ __device__ __forceinline__ void sl_block_put(const float (&x)[8], struct sl_bloc
 }
 
 __device__ __forceinline__ void sl_block_put32(const float (&x)[8], struct sl_block_group32 *to) {
-    uint32_t lane = threadIdx.x % 32;
+    uint32_t lane = threadIdx.x % SL_WARP;
     struct sl_quantized v;
     sl_quantize_values<true>(x, v);
     *(uint2 *)(to->q[lane % 4 / 2][lane / 4] + lane % 2 * 8) = make_uint2(v.q[0], v.q[1]);
@@ -56,8 +56,8 @@ __device__ __forceinline__ void sl_block_put32(const float (&x)[8], struct sl_bl
 }
 
 /* Copies `bytes` bytes, a multiple of 2, from anywhere to a 16-byte boundary of shared memory by
- * threads `thread` of n_threads; then sl_copy_wait() and a barrier. Up to 14 bytes more are written.
- * What is read stays within the aligned 16 bytes that hold the source's. */
+ * threads `thread` of n_threads; then sl_copy_wait() and a barrier. Up to 14 bytes more are
+ * written. What is read stays within the aligned 16 bytes that hold the source's. */
 __device__ __forceinline__ void sl_block_copy(void *shared, const uint8_t *from, uint32_t bytes,
                                               uint32_t thread, uint32_t n_threads) {
     uintptr_t src = (uintptr_t)from;
@@ -106,8 +106,8 @@ template <int HIGH_BYTES> struct sl_block_k45 {
     static constexpr bool HAS_MIN = true;
     static constexpr uint32_t ELEMS = 256, BYTES = 144 + HIGH_BYTES;
 
-    /* 16 bytes: low nibbles, high ones, with their fifth bits where there are any; else high ones stay
-     * where they lie, 16 times as large. */
+    /* 16 bytes: low nibbles, high ones, with their fifth bits where there are any; else high ones
+     * stay where they lie, 16 times as large. */
     __device__ __forceinline__ static void unpack(const uint8_t *w, uint32_t c, uint32_t seg,
                                                   uint32_t (&lo)[4], uint32_t (&hi)[4]) {
         uint4 q = sl_smem16(w + 16 + HIGH_BYTES + c * 32 + seg * 16);
@@ -142,8 +142,9 @@ template <int HIGH_BYTES> struct sl_block_k45 {
             uint32_t sc[N];
 #pragma unroll
             for (int m = 0; m < N; m++) {
-                uint32_t mins = half ? (head[m].w >> 4 & 0x0f0f0f0fu) | (head[m].z >> 2 & 0x30303030u)
-                                     : head[m].z & 0x3f3f3f3fu;
+                uint32_t mins =
+                    half ? (head[m].w >> 4 & 0x0f0f0f0fu) | (head[m].z >> 2 & 0x30303030u)
+                         : head[m].z & 0x3f3f3f3fu;
                 sc[m] = half ? (head[m].w & 0x0f0f0f0fu) | (head[m].y >> 2 & 0x30303030u)
                              : head[m].y & 0x3f3f3f3fu;
                 out[m].min = sl_dp2a_hi(s.y, mins, sl_dp2a_lo(s.x, mins, out[m].min));
@@ -179,8 +180,9 @@ template <int HIGH_BYTES> struct sl_block_k45 {
 template <> struct sl_block<SL_DTYPE_Q4_K> : sl_block_k45<0> {};
 template <> struct sl_block<SL_DTYPE_Q5_K> : sl_block_k45<32> {};
 
-/* ql[128] qh[64] scales[16] d; blocks begin at even addresses. Low and high bits are multiplied where
- * they lie, and the 32 that every element is too large by comes off through the input's sums. */
+/* ql[128] qh[64] scales[16] d; blocks begin at even addresses. Low and high bits are multiplied
+ * where they lie, and the 32 that every element is too large by comes off through the input's sums.
+ */
 template <> struct sl_block<SL_DTYPE_Q6_K> {
     static constexpr bool HAS_MIN = false;
     static constexpr uint32_t ELEMS = 256, BYTES = 210;
@@ -323,11 +325,11 @@ __device__ __forceinline__ void sl_block_dot(const uint8_t *const (&w)[N],
         sl_block<T>::dot(w, in + i, out);
 }
 
-/* A block's term waits in the block's own bytes, which nobody else needs; where in them, by the row, so
- * that reading a column of rows meets different banks. */
-template <int T>
-__device__ __forceinline__ void *sl_block_slot(uint8_t *w, uint32_t row) {
-    return sl_block<T>::HAS_MIN ? w + row % 8 * 16 : (uint8_t *)(((uintptr_t)w + 7) & ~(uintptr_t)7);
+/* A block's term waits in the block's own bytes, which nobody else needs; where in them, by the
+ * row, so that reading a column of rows meets different banks. */
+template <int T> __device__ __forceinline__ void *sl_block_slot(uint8_t *w, uint32_t row) {
+    return sl_block<T>::HAS_MIN ? w + row % 8 * 16
+                                : (uint8_t *)(((uintptr_t)w + 7) & ~(uintptr_t)7);
 }
 template <int T>
 __device__ __forceinline__ void sl_block_store(uint8_t *w, uint32_t row,

@@ -95,6 +95,14 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 extern "C" __global__ void __launch_bounds__(256)
+    sl_k_elem_relu_squared(SL_KERNEL_ARGS(sl_karg_relu_squared, a)) {
+    sl_grid_begin();
+    uint64_t i = (uint64_t)blockIdx.x * 256 + threadIdx.x;
+    if (i < a.n)
+        a.x[i] = sl_dev_relu_squared(a.x[i]);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
     sl_k_elem_bias(SL_KERNEL_ARGS(sl_karg_bias, a)) {
     sl_grid_begin();
     size_t t = blockIdx.x, i = (size_t)blockIdx.y * 256 + threadIdx.x;

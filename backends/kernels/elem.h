@@ -58,6 +58,12 @@ struct sl_karg_clamp {
     float limit;
 };
 
+/* As struct sl_op_relu_squared. grid (ceil(n / 256)), 256 threads. */
+struct sl_karg_relu_squared {
+    float *x;
+    uint64_t n;
+};
+
 /* As struct sl_op_bias. grid (n_tok, ceil(n / 256)), 256 threads. */
 struct sl_karg_bias {
     float *x;

@@ -1,6 +1,6 @@
 /* The host's list of kernels (kernels.h), by family: what is one kernel for each tensor type, or
  * for each size of head, is a family of several, told apart by a variant. On the host a kernel is
- * SL_KERNEL_NAME, launched by sl_cuda_launch(); sl_kernel_of() finds a family's.
+ * SL_KERNEL_NAME, launched by sl_gpu_launch(); sl_kernel_of() finds a family's.
  *
  * A kernel may be missing from the code that is embedded. Then the ops that cannot do without it
  * are missing too (for the tensor type, where the family has one for each), the fused forms that
@@ -9,6 +9,7 @@
 #define SL_BACKENDS_KERNELS_FAMILIES_H
 
 #include "backends/kernels/elem.h"
+#include "backends/kernels/index.h"
 #include "backends/kernels/kernels.h"
 #include "backends/kernels/recurrent.h"
 #include "common/dtype.h"
@@ -28,6 +29,9 @@
     X(name, name##_64, 0, args)                                                                    \
     X(name, name##_128, 1, args)                                                                   \
     X(name, name##_256, 2, args)
+#define SL_VARIANTS_STATES(X, name, args) /* states of at most 16, and 64 */                       \
+    X(name, name##_16, 0, args)                                                                    \
+    X(name, name##_64, 1, args)
 #define SL_VARIANTS_MMA(X, name, args)                                                             \
     X(name, name##_Q4_K, SL_DTYPE_Q4_K, args)                                                      \
     X(name, name##_Q5_K, SL_DTYPE_Q5_K, args)                                                      \
@@ -106,6 +110,14 @@
     F(X, latent_rows, PAIRS_64, struct sl_karg_attention, 0, 0, true)                              \
     F(X, latent_parts, PAIRS_32, struct sl_karg_attention, 0, 0, false)                            \
     F(X, latent_join, ONE, struct sl_karg_attention, 0, 0, false)                                  \
+    F(X, attention_chosen, ONE, struct sl_karg_attention, OP(chosen_attention), 0, false)          \
+    F(X, attention_chosen_join, ONE, struct sl_karg_attention, OP(chosen_attention), 0, false)     \
+    F(X, latent_chosen_rows, PAIRS_64, struct sl_karg_attention, 0, 0, true)                       \
+    F(X, latent_chosen_parts, PAIRS_32, struct sl_karg_attention, 0, 0, false)                     \
+    F(X, latent_chosen_join, ONE, struct sl_karg_attention, 0, 0, false)                           \
+    F(X, index_hadamard, ONE, struct sl_karg_hadamard, OP(hadamard), 0, false)                     \
+    F(X, index_score, HEADS, struct sl_karg_index, OP(index_choose), 0, true)                      \
+    F(X, index_choose, ONE, struct sl_karg_index, OP(index_choose), 0, false)                      \
     F(X, attention_wide_rows, PAIRS_64, struct sl_karg_attention, 0, 0, true)                      \
     F(X, attention_wide_parts, ONE, struct sl_karg_attention, 0, 0, false)                         \
     F(X, head_matmul, TYPES, struct sl_karg_head, OP(head_matmul), 0, false)                       \
@@ -118,6 +130,7 @@
     F(X, attention_tile, HEADS, struct sl_karg_attention, 0, 0, true)                              \
     F(X, router, ONE, struct sl_karg_router, OP(router), 0, false)                                 \
     F(X, router_groups, ONE, struct sl_karg_router_groups, 0, 0, false)                            \
+    F(X, router_share, ONE, struct sl_karg_router_share, 0, 0, false)                              \
     F(X, moe_combine, ONE, struct sl_karg_moe_combine, OP(moe_combine), 0, false)                  \
     F(X, silu_mul, ONE, struct sl_karg_silu_mul, OP(silu_mul), 0, false)                           \
     F(X, add_gated, ONE, struct sl_karg_add_gated, OP(add_gated), 0, false)                        \
@@ -127,8 +140,12 @@
     F(X, receive, ONE, struct sl_karg_receive, OP(receive), 0, false)                              \
     F(X, recurrent_mul_sigmoid, ONE, struct sl_karg_mul_sigmoid, OP(mul_sigmoid), 0, false)        \
     F(X, recurrent_l2_norm, ONE, struct sl_karg_l2_norm, OP(l2_norm), 0, false)                    \
-    F(X, recurrent_conv_silu, ONE, struct sl_karg_conv_silu, OP(conv_silu), 0, false)              \
+    F(X, recurrent_conv_silu, ONE, struct sl_karg_conv, OP(conv_silu), 0, false)                   \
+    F(X, recurrent_short_conv, ONE, struct sl_karg_conv, OP(short_conv), 0, false)                 \
     F(X, recurrent_delta, HEADS, struct sl_karg_delta, OP(delta_rule), 0, false)                   \
+    F(X, recurrent_delta_channel, HEADS, struct sl_karg_delta, OP(channel_delta), 0, false)        \
+    F(X, recurrent_scan, HEADS, struct sl_karg_delta, OP(state_scan), 0, false)                    \
+    F(X, recurrent_scan_channel, STATES, struct sl_karg_channel_scan, OP(channel_scan), 0, false)  \
     F(X, elem_gelu_mul, ONE, struct sl_karg_gelu_mul, OP(gelu_mul), 0, false)                      \
     F(X, elem_scale, ONE, struct sl_karg_scale, OP(scale), 0, false)                               \
     F(X, elem_scale_chosen, ONE, struct sl_karg_scale_chosen, OP(router), 0, false)                \
@@ -136,6 +153,7 @@
     F(X, elem_temper, ONE, struct sl_karg_temper, OP(temper), 0, false)                            \
     F(X, elem_center, ONE, struct sl_karg_center, OP(center), 0, false)                            \
     F(X, elem_clamp, ONE, struct sl_karg_clamp, OP(clamp), 0, false)                               \
+    F(X, elem_relu_squared, ONE, struct sl_karg_relu_squared, OP(relu_squared), 0, false)          \
     F(X, elem_limited_glu, ONE, struct sl_karg_limited_glu, OP(limited_glu), 0, false)             \
     F(X, elem_bias, ONE, struct sl_karg_bias, OP(bias), 0, false)                                  \
     F(X, elem_gelu_rows, ONE, struct sl_karg_gelu_rows, OP(gelu_rows), 0, false)                   \

@@ -1,4 +1,4 @@
-/* What graphs put in the place of several ops (backends/cuda/fuse.c): the same bits, fewer
+/* What graphs put in the place of several ops (backends/fuse.c): the same bits, fewer
  * launches. */
 #include "backends/kernels/groups.cuh"
 #include "backends/kernels/heads.cuh"
@@ -15,7 +15,7 @@ __device__ __forceinline__ void fused_route(const struct sl_karg_route &a, float
     __shared__ bool last;
     constexpr int AHEAD = 8; /* rounds of 256 elements in registers */
     static_assert(AHEAD * 256 == SL_ROUTE_NARROW, "what is not WIDE");
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n = a.n_in;
+    uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP, n = a.n_in;
     uint32_t e = blockIdx.x * SL_ROUTE_EXPERTS + warp, row = blockIdx.y;
     bool mine = e < a.router.n_expert;
     const uint8_t *w = (const uint8_t *)(a.w + (size_t)(mine ? e : 0) * n);
@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
 extern "C" __global__ void __launch_bounds__(128) sl_k_fused_qkv(SL_KERNEL_ARGS(sl_karg_qkv, a)) {
     constexpr int MAX = SL_QKV_MAX_DIM;
     __shared__ float heads[4][MAX];
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_kv = a.kv.n_kv_heads;
+    uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP, n_kv = a.kv.n_kv_heads;
     uint32_t head = blockIdx.x * 4 + warp;
     size_t t = blockIdx.y;
     if (head >= a.n_heads + 2 * n_kv) {
@@ -132,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(128) sl_k_fused_qkv(SL_KERNEL_ARGS(
     v.put(x);
     if (!is_v) {
         v.turn(x, rope);
-        for (uint32_t i = lane; i < dim; i += 32)
+        for (uint32_t i = lane; i < dim; i += SL_WARP)
             at[i] = x[i];
     }
     if (!is_q)
@@ -143,8 +143,8 @@ extern "C" __global__ void __launch_bounds__(128) sl_k_fused_qkv(SL_KERNEL_ARGS(
 template <bool BLOCK32>
 __device__ __forceinline__ void quantize_row(const float *x, uint32_t n, size_t row,
                                              const struct sl_karg_qx &to) {
-    uint32_t lane = threadIdx.x % 32;
-    for (uint32_t g = threadIdx.x / 32; g < n / 256; g += SL_MATVEC_WARPS) {
+    uint32_t lane = threadIdx.x % SL_WARP;
+    for (uint32_t g = threadIdx.x / SL_WARP; g < n / 256; g += SL_MATVEC_WARPS) {
         struct sl_quantized v;
         sl_quantize_group<BLOCK32>(x, n, g, lane, v);
         sl_quantized_put<BLOCK32>(to, row * (n / 256) + g, lane, v);

@@ -114,7 +114,8 @@ __device__ __forceinline__ void sl_gemm_store(const struct sl_karg_gemm &a,
     } else if (a.mode == SL_MOE_GATE) {
         *h = sl_moe_biased(of.gate_bias, expert, t.n_out, o, v);
     } else {
-        *h = sl_moe_activated(of, *h, sl_moe_biased(of.up_bias, expert, t.n_out, o, v));
+        *h = sl_moe_activated(of, sl_moe_gate(of, h),
+                              sl_moe_biased(of.up_bias, expert, t.n_out, o, v));
     }
 }
 
@@ -205,7 +206,7 @@ template <int T, int N> struct sl_gemm {
     }
 
     __device__ __forceinline__ void multiply(uint32_t n32) {
-        uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        uint32_t lane = threadIdx.x % SL_WARP, warp = threadIdx.x / SL_WARP;
         uint32_t m0 = warp % 2 * 32, n0 = warp / 2 * (N / 4), g = lane / 4, q = lane % 4;
         uint32_t tile = lane / 8, in = lane % 8;
         const uint8_t *pa = ws + (m0 + (tile & 1) * 8 + in) * STRIDE + (tile >> 1) * 16;
@@ -286,7 +287,7 @@ template <int T, int N> struct sl_gemm {
 
     /* A 256-element block's integer sums join the float sums. */
     __device__ __forceinline__ void join(const int (&isum)[2][NT][4]) {
-        uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        uint32_t lane = threadIdx.x % SL_WARP, warp = threadIdx.x / SL_WARP;
         uint32_t m0 = warp % 2 * 32, n0 = warp / 2 * (N / 4), g = lane / 4, q = lane % 4;
 #pragma unroll
         for (int mt = 0; mt < 2; mt++) {
@@ -318,8 +319,8 @@ template <int T, int N> struct sl_gemm {
         }
     }
 
-    /* ARGS: struct sl_karg_gemm, or others for which sl_gemm_start, _source, _store and _is_plain are
-     * there. */
+    /* ARGS: struct sl_karg_gemm, or others for which sl_gemm_start, _source, _store and _is_plain
+     * are there. */
     template <class ARGS> __device__ __forceinline__ void run(const ARGS &a) {
         extern __shared__ uint4 shared[];
         __shared__ int source[N];
@@ -356,7 +357,7 @@ template <int T, int N> struct sl_gemm {
 
     template <bool PLAIN, class ARGS>
     __device__ __forceinline__ void store(const ARGS &a, const struct sl_gemm_tile &t) const {
-        uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        uint32_t lane = threadIdx.x % SL_WARP, warp = threadIdx.x / SL_WARP;
         uint32_t m0 = warp % 2 * 32, n0 = warp / 2 * (N / 4), g = lane / 4, q = lane % 4;
 #pragma unroll
         for (int mt = 0; mt < 2; mt++)
@@ -431,9 +432,8 @@ template <int T, int N> struct sl_gemm_float {
     }
 
     template <bool PLAIN>
-    __device__ __forceinline__ static void store(const struct sl_karg_gemm &a,
-                                                 const struct sl_gemm_tile &t,
-                                                 const float (&acc)[4][TN]) {
+    __device__ __forceinline__ static void
+    store(const struct sl_karg_gemm &a, const struct sl_gemm_tile &t, const float (&acc)[4][TN]) {
         uint32_t tm = threadIdx.x % 16, tn = threadIdx.x / 16;
 #pragma unroll
         for (int r = 0; r < 4; r++)

@@ -1,5 +1,5 @@
-/* Prompt rows times one matrix for each head, on the integer tensor cores: gemm.cuh with a head in place
- * of a weight. */
+/* Prompt rows times one matrix for each head, on the integer tensor cores: gemm.cuh with a head in
+ * place of a weight. */
 #include "backends/kernels/gemm.cuh"
 #include "backends/kernels/quantize.cuh"
 
@@ -18,7 +18,8 @@ __device__ __forceinline__ bool sl_gemm_start(const struct sl_karg_head_gemm &a,
 __device__ __forceinline__ bool sl_gemm_is_plain(const struct sl_karg_head_gemm &) {
     return true;
 }
-__device__ __forceinline__ uint32_t sl_gemm_source(const struct sl_karg_head_gemm &a, uint32_t pos) {
+__device__ __forceinline__ uint32_t sl_gemm_source(const struct sl_karg_head_gemm &a,
+                                                   uint32_t pos) {
     return pos * a.n_heads + blockIdx.z;
 }
 template <bool PLAIN>
@@ -30,7 +31,8 @@ __device__ __forceinline__ void sl_gemm_store(const struct sl_karg_head_gemm &a,
 
 /* Quantises the part of each head of each row, and keeps what stands behind it. */
 template <bool B32> __device__ __forceinline__ void quantize(const struct sl_karg_head_gemm &a) {
-    uint32_t lane = threadIdx.x % 32, g = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32;
+    uint32_t lane = threadIdx.x % SL_WARP,
+             g = blockIdx.y * (blockDim.x / SL_WARP) + threadIdx.x / SL_WARP;
     uint32_t n_groups = (a.n_in + 255) / 256;
     size_t row = blockIdx.x;
     const float *x = a.x + row * a.stride_x;

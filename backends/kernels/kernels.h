@@ -15,6 +15,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Lanes of a warp: what a shuffle, a vote, a fragment or a sum over lanes spans. It is the same on
+ * every card, and so are the order of each sum and its bits. A wave, the lanes that a card has go
+ * on together, is a warp or two (machine_hip.cuh); no kernel rests on which. */
+#define SL_WARP 32
+
 /* dst[i] = value, i < n. Marks memory for tests, and proves at start that launches work. */
 struct sl_karg_fill {
     uint32_t *dst;
@@ -22,7 +27,7 @@ struct sl_karg_fill {
     uint32_t value;
 };
 
-/* One input row quantised to int8 (backends/cpu/quantize.h has the rule), for products with
+/* One input row quantised to int8 (backends/cpu/matmul/quantize.h has the rule), for products with
  * quantised weights. n_pad = n_in rounded up to 256; what is beyond n_in is zero.
  *   q     int8 [rows, n_pad]
  *   d     f32  [rows, n_pad / 256], or [rows, n_pad / 32] for the 32-element types
@@ -161,6 +166,7 @@ struct sl_karg_matvec_block {
  *   GATE_UP  h[i,:] = activation(gate x, up x)
  *   GATE     h[i,:] = gate x             the two halves where gate and up have different types
  *   UP       h[i,:] = activation(h[i,:], up x)
+ *            of squared ReLU alone, which has no gate: activation(up x)
  *   DOWN     y[p,:] = down h[i,:]
  * each product plus the bias of its expert, ids[p], where there is one.
  * Pairs of tokens outside [tok_begin, tok_end) are left out. grid (row blocks, n_pairs).
@@ -326,7 +332,8 @@ struct sl_karg_kv_write {
 #define SL_ATTN_TILE_PAIRS             64u
 #define SL_ATTN_TILE_SMEM(dim)         ((2u * SL_ATTN_TILE_PAIRS + 2u * 64u) * ((dim) + 8u) * 2u)
 /* attention_latent does what attention_row does where K and V are the same rows of dim_k elements,
- * of which the first dim_v are V, and all heads share them. */
+ * of which the first dim_v are V, and all heads share them. attention_chosen and
+ * attention_chosen_join do what it and attention_join do, of chosen positions. */
 struct sl_karg_attention {
     struct sl_karg_kv kv;
     const float *q, *sinks;
@@ -338,6 +345,9 @@ struct sl_karg_attention {
      * and leaves zero. NULL: attention_join is launched after it. */
     uint32_t *done;
     uint32_t chunk; /* attention_row_any, attention_join_any */
+    /* *_chosen_*: row t attends to positions chosen[t * n_top + i], i < min(n_top, row_len[t]). */
+    const uint32_t *chosen;
+    uint32_t n_top;
 };
 
 struct sl_karg_router {
@@ -355,6 +365,12 @@ struct sl_karg_groups {
 struct sl_karg_router_groups {
     struct sl_karg_router router;
     struct sl_karg_groups groups;
+};
+/* router_share: one group may be all experts; each `share` experts in a row have one id. */
+struct sl_karg_router_share {
+    struct sl_karg_router router;
+    struct sl_karg_groups groups;
+    uint32_t share;
 };
 
 /* Norm, router logits (F32 weights [n_expert, n_in]) and choice of decode rows in one: what
@@ -409,7 +425,9 @@ struct sl_karg_norm_quantize {
  * n_kv_heads); *_parts_N (attention_wide_parts: N = 1), single rows, 16 N heads a block: grid
  * (SL_WIDE_SPLITS(n_heads), n_kv_heads * ceil(group / 16 / N), n_rows), then latent_join: grid
  * (n_heads, n_rows), SL_WIDE_DIM / 4 threads. Blocks of 128 threads for N = 1, else 256. A row's
- * parts: [n_heads, SL_WIDE_SPLITS(n_heads), SL_ATTN_PART_FLOATS(SL_WIDE_DIM)]. */
+ * parts: [n_heads, SL_WIDE_SPLITS(n_heads), SL_ATTN_PART_FLOATS(SL_WIDE_DIM)]. latent_chosen_* do
+ * the same of chosen positions, with the same bits as over a sequence that had those alone; a block
+ * of latent_chosen_rows_N has heads of one row: grid (n_rows * ceil(n_heads / 16 / N)). */
 #define SL_WIDE_DIM             512u
 #define SL_LATENT_ROT           64u
 #define SL_WIDE_CHUNK           32u

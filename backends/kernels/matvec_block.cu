@@ -1,15 +1,15 @@
-/* Decode: a few rows times weights of 32-element types. A block asks for its weights, all of them or as
- * much as it has room for twice, before its input is there; a thread has a block of 32 at a time, and
- * what rows come to is joined by a thread each, in the definition's order. */
+/* Decode: a few rows times weights of 32-element types. A block asks for its weights, all of them
+ * or as much as it has room for twice, before its input is there; a thread has a block of 32 at a
+ * time, and what rows come to is joined by a thread each, in the definition's order. */
 #include "backends/kernels/block_vec.cuh"
 #include "backends/kernels/vec.cuh"
 
 template <int T>
 __device__ __forceinline__ void matvec_block(const struct sl_karg_matvec_block &a) {
     using block = sl_block<T>;
-    constexpr uint32_t THREADS = SL_VEC_THREADS, WARPS = THREADS / 32;
+    constexpr uint32_t THREADS = SL_VEC_THREADS, WARPS = THREADS / SL_WARP;
     extern __shared__ uint4 shared[];
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n = a.n_in;
+    uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP, n = a.n_in;
     uint32_t n_blocks = n / block::ELEMS, row_bytes = n_blocks * block::BYTES;
     uint32_t n_groups = (n + 255) / 256, stride = n_blocks | 1;
     uint32_t m = 0;

@@ -6,8 +6,8 @@
 #include "backends/kernels/quant.cuh"
 #include "backends/kernels/quantize.cuh"
 
-#define THREADS     ((int)SL_FEW_THREADS)
-#define WARPS       (THREADS / 32)
+#define THREADS ((int)SL_FEW_THREADS)
+#define WARPS   (THREADS / SL_WARP)
 static_assert(THREADS == 512, "a norm takes 256");
 #define BLOCK_BYTES 144u /* Q4_K: d, dmin, 12 bytes of scales and minima, 256 nibbles */
 
@@ -23,8 +23,9 @@ struct few_in {
 };
 
 template <int T>
-__device__ __forceinline__ void norm_rows(const struct sl_karg_matvec &a, const float (&w)[NORM_AHEAD],
-                                          float (*part)[8], float *to) {
+__device__ __forceinline__ void norm_rows(const struct sl_karg_matvec &a,
+                                          const float (&w)[NORM_AHEAD], float (*part)[8],
+                                          float *to) {
     constexpr int MINE = (T + 1) / 2;
     uint32_t half = threadIdx.x / 256, in = threadIdx.x % 256, n = a.n_in;
     float v[MINE][NORM_AHEAD];
@@ -45,8 +46,8 @@ __device__ __forceinline__ void norm_rows(const struct sl_karg_matvec &a, const 
         for (uint32_t i = in + 256 * NORM_AHEAD; t < T && i < n; i += 256)
             sum = fmaf(a.x[(size_t)t * n + i], a.x[(size_t)t * n + i], sum);
         sum = sl_warp_sum(sum);
-        if (t < T && in % 32 == 0)
-            part[t][in / 32] = sum;
+        if (t < T && in % SL_WARP == 0)
+            part[t][in / SL_WARP] = sum;
     }
     __syncthreads();
 #pragma unroll
@@ -79,8 +80,9 @@ __device__ __forceinline__ void norm_rows(const struct sl_karg_matvec &a, const 
 
 /* Rows x [T, n_in], a warp a group of 256. Then a barrier. */
 template <int T>
-__device__ __forceinline__ void quantize_rows(const struct few_in &in, const float *x, uint32_t n_in) {
-    uint32_t lane = threadIdx.x % 32, g = threadIdx.x / 32, n_groups = T * (n_in / 256);
+__device__ __forceinline__ void quantize_rows(const struct few_in &in, const float *x,
+                                              uint32_t n_in) {
+    uint32_t lane = threadIdx.x % SL_WARP, g = threadIdx.x / SL_WARP, n_groups = T * (n_in / 256);
     float ahead[8];
     if (g < n_groups)
         sl_quantize_fetch(x, T * n_in, g, lane, ahead); /* rows lie one behind the other */
@@ -96,7 +98,7 @@ __device__ __forceinline__ void quantize_rows(const struct few_in &in, const flo
             sl_quantize_fetch(x, T * n_in, g, lane, ahead);
         sl_quantize_values<false>(now, v);
         *(uint2 *)(in.q + at * SL_FEW_X_BYTES + lane * 8) = make_uint2(v.q[0], v.q[1]);
-        int sum = v.sum + __shfl_xor_sync(0xffffffffu, v.sum, 2);
+        int sum = v.sum + sl_shfl_xor(v.sum, 2);
         if (lane % 4 == 0)
             in.sum[at * 8 + lane / 4] = sum;
         if (lane == 0)

@@ -16,9 +16,11 @@ struct part {
         first = (blockIdx.x - a.first[m]) * n_tiles;
         tok = blockIdx.y * a.tok_per_block, n = min(a.tok_per_block, a.n_tok - tok);
     }
-    /* The lane's products of the tile that begins with row `from`, without its first `skip` rows. */
-    __device__ __forceinline__ void put(uint32_t from, uint32_t skip, const float (&total)[4]) const {
-        uint32_t lane = threadIdx.x % 32;
+    /* The lane's products of the tile that begins with row `from`, without its first `skip` rows.
+     */
+    __device__ __forceinline__ void put(uint32_t from, uint32_t skip,
+                                        const float (&total)[4]) const {
+        uint32_t lane = threadIdx.x % SL_WARP;
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++) {
             uint32_t t = lane % 4 * 2 + i % 2, row = lane / 4 + i / 2 * 8, o = from + row;
@@ -32,8 +34,7 @@ struct part {
     }
 };
 
-template <int T>
-__device__ __forceinline__ void matvec_mma(const struct sl_karg_matvec_mma &a) {
+template <int T> __device__ __forceinline__ void matvec_mma(const struct sl_karg_matvec_mma &a) {
     extern __shared__ uint4 shared[];
     const struct part part(a);
     typename sl_mma_vec<T>::tiles tiles(a.n_in / 256, part.mat.n_out, SL_MMA_TILE, part.first,
@@ -47,9 +48,8 @@ __device__ __forceinline__ void matvec_mma(const struct sl_karg_matvec_mma &a) {
     struct sl_mma_in in((char *)shared + a.in_at, a.n_in);
     in.copy(a.qx, part.tok, part.n);
     __syncthreads();
-    v.run(in, part.n, [&](uint32_t tile, const float(&total)[4]) {
-        part.put(tile * SL_MMA_TILE, 0, total);
-    });
+    v.run(in, part.n,
+          [&](uint32_t tile, const float(&total)[4]) { part.put(tile * SL_MMA_TILE, 0, total); });
 }
 
 template <>
@@ -74,9 +74,9 @@ __device__ __forceinline__ void matvec_mma<SL_DTYPE_Q8_0>(const struct sl_karg_m
 }
 
 #define KERNEL(NAME)                                                                               \
-    extern "C" __global__ void __launch_bounds__(SL_MMA_THREADS, SL_MMA_BLOCKS)                 \
-        sl_k_matvec_mma_##NAME(SL_KERNEL_ARGS(sl_karg_matvec_mma, a)) {                                \
-        matvec_mma<SL_DTYPE_##NAME>(a);                                   \
+    extern "C" __global__ void __launch_bounds__(SL_MMA_THREADS, SL_MMA_BLOCKS)                    \
+        sl_k_matvec_mma_##NAME(SL_KERNEL_ARGS(sl_karg_matvec_mma, a)) {                            \
+        matvec_mma<SL_DTYPE_##NAME>(a);                                                            \
     }
 KERNEL(Q4_K)
 KERNEL(Q5_K)

@@ -6,7 +6,7 @@
 #include "backends/kernels/quant.cuh"
 #include "backends/kernels/quantize.cuh"
 
-#define SL_MMA_THREADS (SL_MATVEC_WARPS * 32)
+#define SL_MMA_THREADS (SL_MATVEC_WARPS * SL_WARP)
 
 /* Quantised input rows in shared memory. Sums of 16 elements are 64 * high + low, as in
  * sl_karg_qx. */
@@ -24,7 +24,7 @@ struct sl_mma_in {
     }
     /* Row `col` of 256-group g, by one warp. */
     __device__ __forceinline__ void put(const float (&x)[8], uint32_t col, uint32_t g) const {
-        uint32_t lane = threadIdx.x % 32;
+        uint32_t lane = threadIdx.x % SL_WARP;
         struct sl_quantized v;
         sl_quantize_values<false>(x, v);
         *(uint2 *)(q + col * stride + g * 256 + lane * 8) = make_uint2(v.q[0], v.q[1]);
@@ -38,12 +38,11 @@ struct sl_mma_in {
             d[g * 8 + col] = v.d;
     }
     /* Rows from(col), col < n, as floats, by the whole block. Then a barrier. */
-    template <class FROM>
-    __device__ __forceinline__ void quantize(FROM from, uint32_t n) const {
-        uint32_t lane = threadIdx.x % 32, col = 0, g = threadIdx.x / 32;
+    template <class FROM> __device__ __forceinline__ void quantize(FROM from, uint32_t n) const {
+        uint32_t lane = threadIdx.x % SL_WARP, col = 0, g = threadIdx.x / SL_WARP;
         auto settle = [&] { /* the group after a row's last is the next row's */
-            while (col < n && g >= n_groups)
-                g -= n_groups, col++;
+                            while (col < n && g >= n_groups)
+                                g -= n_groups, col++;
         };
         settle();
         float ahead[8];
@@ -62,8 +61,8 @@ struct sl_mma_in {
             put(x, at_col, at_g);
         }
     }
-    /* n rows from `row` on that are quantised already, by the whole block. Ends with a wait for this
-     * thread's copies; then a barrier. */
+    /* n rows from `row` on that are quantised already, by the whole block. Ends with a wait for
+     * this thread's copies; then a barrier. */
     __device__ __forceinline__ void copy(const struct sl_karg_qx &from, size_t row,
                                          uint32_t n) const {
         for (uint32_t col = 0; col < n; col++) {
@@ -103,9 +102,9 @@ struct sl_mma_sums {
 /* sl_frag<T>: BYTES of a block; STRIDE from row to row of an item in shared memory: what an
  * unaligned block may spread over, and so that rows lie in banks of their own.
  *   dot<ONE>(rows, shift, in, kb, col, out)   block kb of the lane's two rows times all columns, or
- *                                             times the even ones; the blocks begin shift[r] bits into
- *                                             the words at rows[r] (0 where BYTES is a multiple of 16);
- *                                             col: the row of `in` that the lane reads */
+ *                                             times the even ones; the blocks begin shift[r] bits
+ * into the words at rows[r] (0 where BYTES is a multiple of 16); col: the row of `in` that the lane
+ * reads */
 template <int T> struct sl_frag;
 
 /* Q4_K and Q5_K: a lane has 8 consecutive elements of each 32. */
@@ -113,8 +112,8 @@ template <int HIGH_BYTES> struct sl_frag_k45 {
     static constexpr bool HAS_MIN = true;
     static constexpr uint32_t BYTES = 144 + HIGH_BYTES;
 
-    /* The 6-bit scales and minima of eight sub-blocks: bytes of sc, and this lane's two minima, each
-     * twice, as a fragment over the sums of 16. */
+    /* The 6-bit scales and minima of eight sub-blocks: bytes of sc, and this lane's two minima,
+     * each twice, as a fragment over the sums of 16. */
     __device__ __forceinline__ static void head(const uint32_t (&w)[4], uint32_t part,
                                                 uint32_t (&sc)[2], uint32_t &mins) {
         sc[0] = w[1] & 0x3f3f3f3fu;
@@ -125,9 +124,8 @@ template <int HIGH_BYTES> struct sl_frag_k45 {
     }
     template <bool ONE>
     __device__ __forceinline__ static void dot(const uint8_t *const (&row)[2],
-                                               const uint32_t (&)[2],
-                                               const struct sl_mma_in &in, uint32_t kb,
-                                               uint32_t col, struct sl_mma_sums &out) {
+                                               const uint32_t (&)[2], const struct sl_mma_in &in,
+                                               uint32_t kb, uint32_t col, struct sl_mma_sums &out) {
         uint32_t part = threadIdx.x % 4, sc[2][2], mins[2], high[2][2] = {{0, 0}, {0, 0}};
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -191,17 +189,17 @@ template <> struct sl_frag<SL_DTYPE_Q5_K> : sl_frag_k45<32> {
     static constexpr uint32_t STRIDE = SL_MMA_STRIDE_Q5_K;
 };
 
-/* A lane has 4 consecutive elements of each 16. A byte holds 4 * (value - 32): the six bits at the top,
- * and the highest of them flipped makes the 32 less. The sums, a multiple of 4, stay below 2^30. */
+/* A lane has 4 consecutive elements of each 16. A byte holds 4 * (value - 32): the six bits at the
+ * top, and the highest of them flipped makes the 32 less. The sums, a multiple of 4, stay below
+ * 2^30. */
 template <> struct sl_frag<SL_DTYPE_Q6_K> {
     static constexpr bool HAS_MIN = false;
     static constexpr uint32_t BYTES = 210, STRIDE = SL_MMA_STRIDE_Q6_K;
 
     template <bool ONE>
-    __device__ __forceinline__ static void dot(const uint8_t *const (&row)[2],
-                                               const uint32_t (&shift)[2],
-                                               const struct sl_mma_in &in, uint32_t kb,
-                                               uint32_t col, struct sl_mma_sums &out) {
+    __device__ __forceinline__ static void
+    dot(const uint8_t *const (&row)[2], const uint32_t (&shift)[2], const struct sl_mma_in &in,
+        uint32_t kb, uint32_t col, struct sl_mma_sums &out) {
         uint32_t part = threadIdx.x % 4, sc[2][5];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -218,7 +216,8 @@ template <> struct sl_frag<SL_DTYPE_Q6_K> {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 uint32_t w[1];
-                sl_smem_words<1>(row[i % 2] + 128 + half * 32 + i / 2 * 16 + part * 4, shift[i % 2], w);
+                sl_smem_words<1>(row[i % 2] + 128 + half * 32 + i / 2 * 16 + part * 4, shift[i % 2],
+                                 w);
                 h[i % 2][i / 2] = w[0] ^ 0xaaaaaaaau;
             }
 #pragma unroll

@@ -1,12 +1,12 @@
-/* A few input rows (at most eight) times Q8_0 weights on the integer tensor cores: what mma_vec.cuh is
- * for the types of 256 elements. The bits are those of vec.cuh and gemm.cuh: a block of 32 is one mma,
- * exact, and blocks join the float sum one after the other in ascending order.
+/* A few input rows (at most eight) times Q8_0 weights on the integer tensor cores: what mma_vec.cuh
+ * is for the types of 256 elements. The bits are those of vec.cuh and gemm.cuh: a block of 32 is
+ * one mma, exact, and blocks join the float sum one after the other in ascending order.
  *
- * An item is eight blocks, 272 bytes, of SL_MMA_TILE weight rows, which begin on 16 bytes: it lies in
- * shared memory as in the file. A warp copies its next items while it multiplies one. Eight joins an
- * item are much, and so, where there are tiles for all warps, each has tiles of its own and joins
- * right away (2^0 warps share a tile). Else 2^s warps share one, take its items in turn, and leave
- * what they come to in the items' own bytes for the one that joins them all.
+ * An item is eight blocks, 272 bytes, of SL_MMA_TILE weight rows, which begin on 16 bytes: it lies
+ * in shared memory as in the file. A warp copies its next items while it multiplies one. Eight
+ * joins an item are much, and so, where there are tiles for all warps, each has tiles of its own
+ * and joins right away (2^0 warps share a tile). Else 2^s warps share one, take its items in turn,
+ * and leave what they come to in the items' own bytes for the one that joins them all.
  *
  * Lane l has rows l / 4 and l / 4 + 8 of the tile and columns (input rows) 2 * (l % 4) and + 1, as
  * sl_mma_k32 gives them. Columns that there are no rows for are computed from what lies there and
@@ -34,10 +34,10 @@ struct sl_mma_in32 {
                                          uint32_t n) const {
         for (uint32_t col = 0; col < n; col++) {
             const int8_t *of = from.q + (row + col) * n_in;
-            for (uint32_t i = threadIdx.x; i < n_in / 16; i += SL_MATVEC_WARPS * 32)
+            for (uint32_t i = threadIdx.x; i < n_in / 16; i += SL_MATVEC_WARPS * SL_WARP)
                 sl_copy16(q + col * stride + i * 16, of + i * 16, true);
             const float2 *scales = (const float2 *)(from.d + (row + col) * (n_in / 32));
-            for (uint32_t i = threadIdx.x; i < n_in / 64; i += SL_MATVEC_WARPS * 32)
+            for (uint32_t i = threadIdx.x; i < n_in / 64; i += SL_MATVEC_WARPS * SL_WARP)
                 *(float2 *)(d + (i * 8 + col) * 2) = scales[i];
         }
         sl_copy_wait();
@@ -47,9 +47,10 @@ struct sl_mma_in32 {
 struct sl_mma_q8 {
     static constexpr uint32_t GROUP = SL_MMA_STRIDE_Q8_0; /* bytes of eight blocks */
     static constexpr uint32_t SLOT = SL_MMA_TILE * GROUP, PIECES = GROUP / 16;
-    static constexpr uint32_t COPIES = (SLOT / 16 + 31) / 32; /* of 16 bytes, a lane */
+    static constexpr uint32_t COPIES =
+        (SLOT / 16 + SL_WARP - 1) / SL_WARP; /* of 16 bytes, a lane */
     /* What waits for its turn: sums [8 blocks][32 lanes][4] f32, scales [rows][8 blocks] f16. */
-    static constexpr uint32_t SCALES = 8 * 32 * 16;
+    static constexpr uint32_t SCALES = 8 * SL_WARP * 16;
     static_assert(GROUP % 16 == 0 && SCALES + SL_MMA_TILE * 16 <= SLOT, "terms wait in a slot");
 
     uint8_t *ring; /* this warp's items */
@@ -65,12 +66,12 @@ struct sl_mma_q8 {
     __device__ __forceinline__ uint32_t first_row(uint32_t t) const {
         return min(t * SL_MMA_TILE, n_out - SL_MMA_TILE);
     }
-    /* Tiles [first_tile, first_tile + n_tiles) as far as the n_rows >= SL_MMA_TILE rows of `weights`
-     * go, with n elements each. The first copies are on their way then. */
+    /* Tiles [first_tile, first_tile + n_tiles) as far as the n_rows >= SL_MMA_TILE rows of
+     * `weights` go, with n elements each. The first copies are on their way then. */
     __device__ __forceinline__ void begin(void *shared, uint32_t n_slots, uint32_t log_split,
                                           const uint8_t *weights, uint32_t n, uint32_t n_rows,
                                           uint32_t first_tile, uint32_t n_tiles) {
-        uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP;
         slots = n_slots, ring_bytes = slots * SLOT;
         ring = (uint8_t *)shared + warp * ring_bytes;
         ring_at = sl_shared_address(ring);
@@ -80,7 +81,7 @@ struct sl_mma_q8 {
         end = min(first_tile + n_tiles, (n_out + SL_MMA_TILE - 1) / SL_MMA_TILE);
 #pragma unroll
         for (uint32_t j = 0; j < COPIES; j++) {
-            uint32_t i = j * 32 + lane;
+            uint32_t i = j * SL_WARP + lane;
             from[j] = i / PIECES * row_bytes + i % PIECES * 16;
         }
         fetch(tile, 0, 0);
@@ -90,13 +91,13 @@ struct sl_mma_q8 {
     }
     /* Group `step` of this warp's in tile t. */
     __device__ __forceinline__ void fetch(uint32_t t, uint32_t step, uint32_t slot) const {
-        uint32_t g = (step << s) + share, lane = threadIdx.x % 32;
+        uint32_t g = (step << s) + share, lane = threadIdx.x % SL_WARP;
         if (t < end && g < n_groups) {
             uintptr_t p = (uintptr_t)w + (size_t)first_row(t) * row_bytes + g * GROUP;
             uint32_t to = ring_at + slot * SLOT + lane * 16;
 #pragma unroll
             for (uint32_t j = 0; j < COPIES; j++)
-                if ((j + 1) * 32 <= SLOT / 16 || lane < SLOT / 16 % 32)
+                if ((j + 1) * SL_WARP <= SLOT / 16 || lane < SLOT / 16 % SL_WARP)
                     sl_copy16_at(to + j * 512, p + from[j]);
         }
         sl_copy_commit();
@@ -107,9 +108,9 @@ struct sl_mma_q8 {
         int sum[2][4];
         float d[2][2]; /* of block, row */
     };
-    __device__ __forceinline__ static void multiply(const uint8_t *slot, const int8_t *q, uint32_t i,
-                                                    struct pair &out) {
-        uint32_t lane = threadIdx.x % 32, part = lane % 4, a[2][4], b[4];
+    __device__ __forceinline__ static void multiply(const uint8_t *slot, const int8_t *q,
+                                                    uint32_t i, struct pair &out) {
+        uint32_t lane = threadIdx.x % SL_WARP, part = lane % 4, a[2][4], b[4];
         sl_ldmatrix4(b, q + i * 64);
 #pragma unroll
         for (uint32_t r = 0; r < 2; r++) {
@@ -128,10 +129,11 @@ struct sl_mma_q8 {
     /* Where this lane gives ldmatrix group g of the input: rows as columns, 16 elements each. */
     __device__ __forceinline__ static const int8_t *input(const struct sl_mma_in32 &in, uint32_t n,
                                                           uint32_t g) {
-        uint32_t lane = threadIdx.x % 32;
+        uint32_t lane = threadIdx.x % SL_WARP;
         return in.q + min(lane % 8, n - 1) * in.stride + g * 256 + lane / 8 * 16;
     }
-    /* Scales of this lane's columns for pair i of group g: column 0's of both blocks, column 1's. */
+    /* Scales of this lane's columns for pair i of group g: column 0's of both blocks, column 1's.
+     */
     __device__ __forceinline__ static float4 scales(const struct sl_mma_in32 &in, uint32_t g,
                                                     uint32_t i) {
         return *(const float4 *)(in.d + (g * 4 + i) * 16 + threadIdx.x % 4 * 4);
@@ -163,7 +165,7 @@ struct sl_mma_q8 {
     /* An item, to its slot. */
     __device__ __forceinline__ static void leave(uint8_t *slot, const struct sl_mma_in32 &in,
                                                  uint32_t n, uint32_t g) {
-        uint32_t lane = threadIdx.x % 32, d[4];
+        uint32_t lane = threadIdx.x % SL_WARP, d[4];
         const int8_t *q = input(in, n, g);
         struct pair v[4];
 #pragma unroll
@@ -175,7 +177,7 @@ struct sl_mma_q8 {
 #pragma unroll
         for (uint32_t i = 0; i < 8; i++) {
             const int(&sum)[4] = v[i / 2].sum[i % 2];
-            *(float4 *)(slot + (i * 32 + lane) * 16) =
+            *(float4 *)(slot + (i * SL_WARP + lane) * 16) =
                 make_float4((float)sum[0], (float)sum[1], (float)sum[2], (float)sum[3]);
         }
         *(uint2 *)(slot + SCALES + lane * 8) = make_uint2(d[0] | d[1] << 16, d[2] | d[3] << 16);
@@ -183,7 +185,7 @@ struct sl_mma_q8 {
     /* Group g, which another warp has left. */
     __device__ __forceinline__ static void take(const uint8_t *slot, const struct sl_mma_in32 &in,
                                                 uint32_t g, float (&total)[4]) {
-        uint32_t lane = threadIdx.x % 32, d[2][4];
+        uint32_t lane = threadIdx.x % SL_WARP, d[2][4];
 #pragma unroll
         for (uint32_t r = 0; r < 2; r++) {
             uint4 v = *(const uint4 *)(slot + SCALES + (lane / 4 + r * 8) * 16);
@@ -191,7 +193,8 @@ struct sl_mma_q8 {
         }
 #pragma unroll
         for (uint32_t i = 0; i < 8; i++) {
-            float4 v = *(const float4 *)(slot + (i * 32 + lane) * 16), dx = scales(in, g, i / 2);
+            float4 v = *(const float4 *)(slot + (i * SL_WARP + lane) * 16),
+                   dx = scales(in, g, i / 2);
             const float sum[4] = {v.x, v.y, v.z, v.w};
             const float dw[2] = {sl_f16(d[0][i / 2] >> (i % 2 * 16) & 0xffff),
                                  sl_f16(d[1][i / 2] >> (i % 2 * 16) & 0xffff)};
@@ -214,11 +217,11 @@ struct sl_mma_q8 {
             else if (g < n_groups)
                 leave(mine, in, n, g);
             if (SHARED)
-                sl_meet(1 + team, 32u << s);
+                sl_meet(1 + team, SL_WARP << s);
             else
                 __syncwarp();
-            /* Into this item's slot, or, where terms wait in it, into that of the item before: who joined
-             * those has met the others since. */
+            /* Into this item's slot, or, where terms wait in it, into that of the item before: who
+             * joined those has met the others since. */
             fetch(walk.ahead_tile, walk.ahead_step, walk.ahead_slot);
             if (SHARED && share == walk.turn) {
                 const uint8_t *first = mine - share * ring_bytes;

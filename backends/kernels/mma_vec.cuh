@@ -1,17 +1,19 @@
-/* A few input rows (at most eight) times many weight rows on the integer tensor cores: what decode is
- * made of, for the types that most weights have. The bits are those of vec.cuh and gemm.cuh: integer
- * sums of a block of 256 are exact however they are made, and blocks join the float sum one after the
- * other in ascending order.
+/* A few input rows (at most eight) times many weight rows on the integer tensor cores: what decode
+ * is made of, for the types that most weights have. The bits are those of vec.cuh and gemm.cuh:
+ * integer sums of a block of 256 are exact however they are made, and blocks join the float sum one
+ * after the other in ascending order.
  *
- * A tile is SL_MMA_TILE weight rows; an item is one block of 256 of a tile. A warp copies an item to
- * shared memory as it lies in the file, two items ahead of the one that it multiplies, and unpacks it
- * to matrix fragments: lane l has rows l / 4 and l / 4 + 8 of the tile, and of each 16 or 32 elements
- * the part l % 4. Input rows are the columns of the other matrix; columns that there are no rows for
- * are computed from what lies there and never looked at. With long rows several warps share a tile.
+ * A tile is SL_MMA_TILE weight rows; an item is one block of 256 of a tile. A warp copies an item
+ * to shared memory as it lies in the file, two items ahead of the one that it multiplies, and
+ * unpacks it to matrix fragments: lane l has rows l / 4 and l / 4 + 8 of the tile, and of each 16
+ * or 32 elements the part l % 4. Input rows are the columns of the other matrix; columns that there
+ * are no rows for are computed from what lies there and never looked at. With long rows several
+ * warps share a tile.
  *
  * Results as in device.cuh's sl_mma_k32: total[0], total[1] are columns 2 * (l % 4) and + 1 of row
  * l / 4; total[2], total[3] the same of row l / 4 + 8.
- * Blocks may have any address; what is read stays within the aligned 16 bytes that hold their bytes. */
+ * Blocks may have any address; what is read stays within the aligned 16 bytes that hold their
+ * bytes. */
 #ifndef SL_BACKENDS_KERNELS_MMA_VEC_CUH
 #define SL_BACKENDS_KERNELS_MMA_VEC_CUH
 
@@ -22,7 +24,7 @@ template <int T> struct sl_mma_vec {
     using frag = sl_frag<T>;
     static constexpr uint32_t SLOT = SL_MMA_TILE * frag::STRIDE, PIECES = frag::STRIDE / 16;
     /* A warp copies whole rows at a time: a lane a piece of 16 bytes. */
-    static constexpr uint32_t AT_ONCE = 32 / PIECES, HALF = SL_MMA_TILE / 2;
+    static constexpr uint32_t AT_ONCE = SL_WARP / PIECES, HALF = SL_MMA_TILE / 2;
     /* The last piece that a block can reach into; does if it begins further in than MARGIN. */
     static constexpr uint32_t LAST = (frag::BYTES + 15) / 16, MARGIN = LAST * 16 - frag::BYTES;
     static_assert(frag::STRIDE % 16 == 0 && LAST < PIECES, "room for a block that lies anywhere");
@@ -44,10 +46,10 @@ template <int T> struct sl_mma_vec {
     }
     /* This warp's first tile where a block's warps begin with tile 0. */
     __device__ __forceinline__ static uint32_t first(uint32_t log_split) {
-        return threadIdx.x / 32 >> log_split;
+        return threadIdx.x / SL_WARP >> log_split;
     }
-    /* What a block computes: n_tiles tiles of tile_rows weight rows each from first_tile on, as far as
-     * the n_out rows go; a row has `blocks` blocks of 256. */
+    /* What a block computes: n_tiles tiles of tile_rows weight rows each from first_tile on, as far
+     * as the n_out rows go; a row has `blocks` blocks of 256. */
     struct tiles {
         uint32_t rows, n_blocks, begin, end, log_split;
         size_t row_bytes;
@@ -60,8 +62,8 @@ template <int T> struct sl_mma_vec {
             log_split = split(n_blocks);
         }
     };
-    /* Rows r and 8 + r of tile t are at w0 and w1 + (t * of.rows + r) * of.row_bytes. The first copies
-     * are on their way then. */
+    /* Rows r and 8 + r of tile t are at w0 and w1 + (t * of.rows + r) * of.row_bytes. The first
+     * copies are on their way then. */
     __device__ __forceinline__ void begin(void *shared, uint32_t n_slots, const uint8_t *w0,
                                           const uint8_t *w1, const struct tiles &of) {
         begin_warp(shared, n_slots, w0, w1, of.row_bytes * of.rows, of.n_blocks, of.log_split,
@@ -72,7 +74,7 @@ template <int T> struct sl_mma_vec {
                                                const uint8_t *w1, size_t bytes, uint32_t blocks,
                                                uint32_t log_split, uint32_t first_tile,
                                                uint32_t end_tile) {
-        uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, piece = lane % PIECES;
+        uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP, piece = lane % PIECES;
         slots = n_slots, ring_bytes = slots * SLOT;
         ring = (uint8_t *)shared + warp * ring_bytes;
         ring_at = sl_shared_address(ring);
@@ -95,7 +97,7 @@ template <int T> struct sl_mma_vec {
     }
     /* Block `step` of this warp's in tile t. */
     __device__ __forceinline__ void fetch(uint32_t t, uint32_t step, uint32_t slot) const {
-        uint32_t kb = (step << s) + share, lane = threadIdx.x % 32;
+        uint32_t kb = (step << s) + share, lane = threadIdx.x % SL_WARP;
         if (t < end && kb < n_blocks) {
             size_t delta = t * tile_bytes + kb * frag::BYTES;
             uint32_t to = ring_at + slot * SLOT + lane * 16;
@@ -105,7 +107,8 @@ template <int T> struct sl_mma_vec {
                     uintptr_t p = src[h] + delta;
 #pragma unroll
                     for (uint32_t j = 0; j < HALF / AT_ONCE; j++, p += AT_ONCE * row_bytes)
-                        sl_copy16_at(to + (h * HALF + j * AT_ONCE) * frag::STRIDE, p & ~(uintptr_t)15);
+                        sl_copy16_at(to + (h * HALF + j * AT_ONCE) * frag::STRIDE,
+                                     p & ~(uintptr_t)15);
                     if (HALF % AT_ONCE && lane < HALF % AT_ONCE * PIECES)
                         sl_copy16_at(to + (h * HALF + HALF / AT_ONCE * AT_ONCE) * frag::STRIDE,
                                      p & ~(uintptr_t)15);
@@ -130,14 +133,14 @@ template <int T> struct sl_mma_vec {
             total = fmaf(v[TERMS - 2], v[TERMS - 1], total);
     }
     __device__ __forceinline__ static void store(uint8_t *slot, int i, const float (&v)[TERMS]) {
-        uint8_t *to = slot + ((uint32_t)i * 32 + threadIdx.x % 32) * TERMS * 4;
+        uint8_t *to = slot + ((uint32_t)i * 32 + threadIdx.x % SL_WARP) * TERMS * 4;
         if (TERMS == 4)
             *(float4 *)to = make_float4(v[0], v[1], v[TERMS - 2], v[TERMS - 1]);
         else
             *(float2 *)to = make_float2(v[0], v[1]);
     }
     __device__ __forceinline__ static void load(const uint8_t *slot, int i, float (&v)[TERMS]) {
-        const uint8_t *from = slot + ((uint32_t)i * 32 + threadIdx.x % 32) * TERMS * 4;
+        const uint8_t *from = slot + ((uint32_t)i * 32 + threadIdx.x % SL_WARP) * TERMS * 4;
         if (TERMS == 4) {
             float4 f = *(const float4 *)from;
             v[0] = f.x, v[1] = f.y, v[TERMS - 2] = f.z, v[TERMS - 1] = f.w;
@@ -146,11 +149,12 @@ template <int T> struct sl_mma_vec {
             v[0] = f.x, v[1] = f.y;
         }
     }
-    static_assert(4 * 32 * TERMS * 4 <= SLOT, "terms wait in a slot");
+    static_assert(4 * SL_WARP * TERMS * 4 <= SLOT, "terms wait in a slot");
 
-    /* Moves each row of an item to where its slot begins, for types that are read in whole words. */
+    /* Moves each row of an item to where its slot begins, for types that are read in whole words.
+     */
     __device__ __forceinline__ void straighten(uint8_t *slot) const {
-        uint32_t lane = threadIdx.x % 32;
+        uint32_t lane = threadIdx.x % SL_WARP;
 #pragma unroll 1
         for (uint32_t r = 0; r < SL_MMA_TILE; r++) {
             uint32_t low = r < 8 ? at[0] : at[1], v[2], w[1];
@@ -158,15 +162,15 @@ template <int T> struct sl_mma_vec {
             uint8_t *row = slot + r * frag::STRIDE;
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                uint32_t word = min(lane + 32 * (uint32_t)i, frag::BYTES / 4 - 1);
+                uint32_t word = min(lane + SL_WARP * (uint32_t)i, frag::BYTES / 4 - 1);
                 sl_smem_words<1>(row + (into & 12) + word * 4, into % 4 * 8, w);
                 v[i] = w[0];
             }
             __syncwarp();
 #pragma unroll
             for (int i = 0; i < 2; i++)
-                if (lane + 32 * (uint32_t)i < frag::BYTES / 4)
-                    *(uint32_t *)(row + (lane + 32 * (uint32_t)i) * 4) = v[i];
+                if (lane + SL_WARP * (uint32_t)i < frag::BYTES / 4)
+                    *(uint32_t *)(row + (lane + SL_WARP * (uint32_t)i) * 4) = v[i];
             __syncwarp();
         }
     }
@@ -174,7 +178,8 @@ template <int T> struct sl_mma_vec {
     __device__ __forceinline__ void multiply(const uint8_t *slot, uint32_t t, uint32_t kb,
                                              const struct sl_mma_in &in, uint32_t n,
                                              float (&v)[4][TERMS]) const {
-        uint32_t lane = threadIdx.x % 32, delta = (uint32_t)(t * tile_bytes) + kb * frag::BYTES;
+        uint32_t lane = threadIdx.x % SL_WARP,
+                 delta = (uint32_t)(t * tile_bytes) + kb * frag::BYTES;
         const uint8_t *rows[2];
         uint32_t shift[2];
 #pragma unroll
@@ -223,7 +228,7 @@ template <int T> struct sl_mma_vec {
     }
     /* The warps that share a tile meet. */
     __device__ __forceinline__ void meet(void) const {
-        sl_meet(1 + team, 32u << s);
+        sl_meet(1 + team, SL_WARP << s);
     }
 
     /* All that begin() named; input rows in.q[0..n), 1 <= n <= 8. out(tile, total) by
@@ -258,8 +263,8 @@ template <int T> struct sl_mma_vec {
                 }
                 meet();
             }
-            /* Into this item's slot, or, where terms wait in it, into that of the item before: who joined
-             * those has met the others since. */
+            /* Into this item's slot, or, where terms wait in it, into that of the item before: who
+             * joined those has met the others since. */
             fetch(walk.ahead_tile, walk.ahead_step, walk.ahead_slot);
             if (!s) {
 #pragma unroll

@@ -17,6 +17,8 @@ __device__ __forceinline__ float sl_moe_activated(const struct sl_karg_experts &
                                                   float up) {
     if (a.activation == SL_GEGLU)
         return sl_dev_gelu(gate) * up;
+    if (a.activation == SL_RELU_SQUARED)
+        return sl_dev_relu_squared(up);
     if (a.activation == SL_REGLU)
         return (gate > 0 ? gate : 0.0f) * up;
     if (a.activation == SL_SWIGLU_LIMITED)
@@ -31,6 +33,11 @@ __device__ __forceinline__ float sl_moe_activated(const struct sl_karg_experts &
         steep = a.alpha * gate;
     }
     return gate / (1.0f + sl_dev_exp(-steep)) * up;
+}
+
+/* What mode UP finds as the product of gate: of squared ReLU there is none, and nothing there. */
+__device__ __forceinline__ float sl_moe_gate(const struct sl_karg_experts &a, const float *h) {
+    return a.activation == SL_RELU_SQUARED ? 0.0f : *h;
 }
 
 /* The value of h for output row o. PLAIN: the experts have no biases, and SwiGLU. */

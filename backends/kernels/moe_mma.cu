@@ -5,22 +5,22 @@
 /* The listed pairs that want the expert of pair i; none if another block does them. */
 __device__ __forceinline__ uint32_t gather(const struct sl_karg_moe &a, uint32_t i, uint32_t id,
                                            uint32_t *list) {
-    uint32_t lane = threadIdx.x % 32;
+    uint32_t lane = threadIdx.x % SL_WARP;
     uint64_t all = 0;
     uint32_t same[2];
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
-        uint32_t j = lane + 32 * h, pair = j < a.n_pairs ? a.pairs ? a.pairs[j] : j : 0;
+        uint32_t j = lane + SL_WARP * h, pair = j < a.n_pairs ? a.pairs ? a.pairs[j] : j : 0;
         same[h] = j < a.n_pairs && pair >= a.tok_begin * a.k && pair < a.tok_end * a.k &&
                   a.ids[pair] == id;
-        all |= (uint64_t)__ballot_sync(0xffffffffu, same[h]) << (32 * h);
+        all |= (uint64_t)sl_ballot(same[h]) << (SL_WARP * h);
     }
     uint32_t before = __popcll(all & ((1ull << i) - 1));
     if (before % SL_VEC_MAX_TOK || !(all >> i & 1))
         return 0;
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
-        uint32_t j = lane + 32 * h, at = __popcll(all & ((1ull << j) - 1)) - before;
+        uint32_t j = lane + SL_WARP * h, at = __popcll(all & ((1ull << j) - 1)) - before;
         if (same[h] && at < SL_VEC_MAX_TOK)
             list[at] = j;
     }
@@ -33,15 +33,14 @@ __device__ __forceinline__ uint32_t sorted(const struct sl_karg_moe &a, uint32_t
     if (i >= *a.n_tiles)
         return 0;
     const struct sl_karg_tile tile = a.tiles[i];
-    uint32_t lane = threadIdx.x % 32;
+    uint32_t lane = threadIdx.x % SL_WARP;
     if (lane < tile.n)
         list[lane] = a.order[tile.begin + lane];
     *id = tile.expert;
     return tile.n;
 }
 
-template <int T>
-__device__ __forceinline__ void moe_mma(const struct sl_karg_moe &a) {
+template <int T> __device__ __forceinline__ void moe_mma(const struct sl_karg_moe &a) {
     extern __shared__ uint4 shared[];
     __shared__ uint32_t list[SL_VEC_MAX_TOK];
     sl_grid_begin();
@@ -62,8 +61,8 @@ __device__ __forceinline__ void moe_mma(const struct sl_karg_moe &a) {
     const uint8_t *w1 = (const uint8_t *)ref.up;
     /* Eight rows of gate and the same of up, or 16 rows of one matrix. */
     uint32_t rows = both ? SL_MMA_TILE / 2 : SL_MMA_TILE;
-    typename sl_mma_vec<T>::tiles tiles(a.n_in / 256, a.n_out, rows, blockIdx.y * a.rows_per_block / rows,
-                                        a.rows_per_block / rows);
+    typename sl_mma_vec<T>::tiles tiles(
+        a.n_in / 256, a.n_out, rows, blockIdx.y * a.rows_per_block / rows, a.rows_per_block / rows);
     sl_mma_vec<T> v;
     v.begin(shared, a.slots, w0, both ? w1 : w0 + 8 * tiles.row_bytes, tiles);
     __syncthreads();
@@ -78,7 +77,7 @@ __device__ __forceinline__ void moe_mma(const struct sl_karg_moe &a) {
         n);
     __syncthreads();
     v.run(in, n, [&](uint32_t tile, const float(&total)[4]) {
-        uint32_t lane = threadIdx.x % 32, o = tile * rows + lane / 4;
+        uint32_t lane = threadIdx.x % SL_WARP, o = tile * rows + lane / 4;
         const struct sl_karg_experts &of = a.expert;
         auto expert = [&] { return id; };
 #pragma unroll
@@ -102,16 +101,17 @@ __device__ __forceinline__ void moe_mma(const struct sl_karg_moe &a) {
                 if (down)
                     a.y[(size_t)(a.pairs ? a.pairs[j] : j) * a.n_out + o + 8 * r] = sum;
                 else
-                    *h = a.mode == SL_MOE_GATE ? sum : sl_moe_activated(of, *h, sum);
+                    *h =
+                        a.mode == SL_MOE_GATE ? sum : sl_moe_activated(of, sl_moe_gate(of, h), sum);
             }
         }
     });
 }
 
 #define KERNEL(NAME)                                                                               \
-    extern "C" __global__ void __launch_bounds__(SL_MMA_THREADS, SL_MMA_BLOCKS)                \
+    extern "C" __global__ void __launch_bounds__(SL_MMA_THREADS, SL_MMA_BLOCKS)                    \
         sl_k_moe_mma_##NAME(SL_KERNEL_ARGS(sl_karg_moe, a)) {                                      \
-        moe_mma<SL_DTYPE_##NAME>(a);                                      \
+        moe_mma<SL_DTYPE_##NAME>(a);                                                               \
     }
 KERNEL(Q4_K)
 KERNEL(Q5_K)

@@ -1,5 +1,5 @@
-/* Decode: experts of single (row, expert) pairs, for few rows. PLAIN ones have no biases and SwiGLU;
- * others have kernels of their own (_any), so that plain ones get no longer. */
+/* Decode: experts of single (row, expert) pairs, for few rows. PLAIN ones have no biases and
+ * SwiGLU; others have kernels of their own (_any), so that plain ones get no longer. */
 #include "backends/kernels/block_vec.cuh"
 #include "backends/kernels/moe.cuh"
 
@@ -21,7 +21,7 @@ __device__ __forceinline__ void quantize(const float (&first)[AHEAD][8], const f
             put<T>(first[i], to + g);
     for (; g < end; g += step) {
         float v[8];
-        sl_quantize_fetch(x, n_in, g, threadIdx.x % 32, v);
+        sl_quantize_fetch(x, n_in, g, threadIdx.x % SL_WARP, v);
         put<T>(v, to + g);
     }
 }
@@ -30,9 +30,9 @@ __device__ __forceinline__ void quantize(const float (&first)[AHEAD][8], const f
 template <int T, bool PLAIN>
 __device__ __forceinline__ void moe_pair_up(const struct sl_karg_moe &a) {
     using block = sl_block<T>;
-    constexpr uint32_t THREADS = SL_MOE_UP_THREADS, WARPS = THREADS / 32;
+    constexpr uint32_t THREADS = SL_MOE_UP_THREADS, WARPS = THREADS / SL_WARP;
     extern __shared__ uint4 shared[];
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = a.rows_per_block;
+    uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP, rows = a.rows_per_block;
     uint32_t n_blocks = a.n_in / block::ELEMS, row_bytes = n_blocks * block::BYTES;
     uint32_t n_groups = block::ELEMS == 256 ? n_blocks : (a.n_in + 255) / 256;
     uint32_t bytes = rows * row_bytes, i = blockIdx.x, begin = blockIdx.y * rows;
@@ -89,7 +89,7 @@ __device__ __forceinline__ void moe_pair_up(const struct sl_karg_moe &a) {
     float total = 0;
     if (row < rows)
         total = sl_block_join<T>((lane < 16 ? gate : up) + row * row_bytes, row, n_blocks);
-    float other = sl_shfl(total, (int)(lane + 16) & 31);
+    float other = sl_shfl(total, (int)(lane + 16) & (SL_WARP - 1));
     if (lane < rows)
         a.h[(size_t)i * a.n_out + begin + lane] = sl_moe_gated<PLAIN>(
             a.expert, [&] { return a.ids[pair]; }, a.n_out, begin + lane, total, other);
@@ -100,10 +100,10 @@ __device__ __forceinline__ void moe_pair_up(const struct sl_karg_moe &a) {
 template <int T, bool PLAIN>
 __device__ __forceinline__ void moe_pair_sum(const struct sl_karg_moe &a) {
     using block = sl_block<T>;
-    constexpr uint32_t THREADS = SL_MOE_SUM_THREADS, WARPS = THREADS / 32, AHEAD = 2;
+    constexpr uint32_t THREADS = SL_MOE_SUM_THREADS, WARPS = THREADS / SL_WARP, AHEAD = 2;
     extern __shared__ uint4 shared[];
     __shared__ float product[SL_MOE_DOWN_MAX_K * SL_MOE_SUM_ROWS], weight[SL_MOE_DOWN_MAX_K];
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = a.rows_per_block;
+    uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP, rows = a.rows_per_block;
     uint32_t n_blocks = a.n_in / block::ELEMS, row_bytes = n_blocks * block::BYTES;
     uint32_t tok = blockIdx.x, begin = blockIdx.y * rows, bytes = rows * row_bytes;
     uint32_t groups = block::ELEMS == 256 ? a.k * n_blocks : (a.k * a.n_in + 255) / 256;
@@ -113,14 +113,14 @@ __device__ __forceinline__ void moe_pair_sum(const struct sl_karg_moe &a) {
     static_assert(SL_MOE_SUM_ROWS % 8 == 0, "an expert's rows end where 16 bytes do");
     static_assert(SL_MOE_DOWN_MAX_K <= WARPS, "a warp or more an expert");
 
-    /* The choice was made two kernels ago and the kernel before this one has seen it, so its experts
-     * are very likely in place. What is begun with them is dropped if they turn out to be others.
-     * `share` warps copy an expert's rows. */
+    /* The choice was made two kernels ago and the kernel before this one has seen it, so its
+     * experts are very likely in place. What is begun with them is dropped if they turn out to be
+     * others. `share` warps copy an expert's rows. */
     uint32_t share = WARPS / a.k, e_copy = warp % a.k, begun = UINT32_MAX;
     const uint32_t *choice = &a.ids[tok * a.k + e_copy];
     auto copy = [&](const uint8_t *from) {
         sl_block_copy(w + e_copy * bytes, from + (size_t)begin * row_bytes, bytes,
-                      warp / a.k * 32 + lane, share * 32);
+                      warp / a.k * SL_WARP + lane, share * SL_WARP);
     };
     bool copies = warp < share * a.k;
     if (copies) {

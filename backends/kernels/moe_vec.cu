@@ -7,7 +7,7 @@ template <int T> __device__ __forceinline__ void moe_vec(const struct sl_karg_mo
     extern __shared__ uint4 shared[];
     __shared__ float carry[1][32];
     sl_grid_begin();
-    uint32_t lane = threadIdx.x % 32;
+    uint32_t lane = threadIdx.x % SL_WARP;
     uint32_t i = blockIdx.y, pair = a.n_placed ? a.placed[i].pair : a.pairs ? a.pairs[i] : i;
     uint32_t tok = pair / a.k;
     if (tok < a.tok_begin || tok >= a.tok_end)
@@ -41,7 +41,7 @@ template <int T> __device__ __forceinline__ void moe_vec(const struct sl_karg_mo
     v.run(
         g0, g1, 1, carry, it, row, [](uint32_t, uint32_t) { return 0u; },
         [&](uint32_t group, uint32_t, uint32_t r, float total, bool valid) {
-            float other = sl_shfl(total, (int)(lane + HALF) & 31);
+            float other = sl_shfl(total, (int)(lane + HALF) & (SL_WARP - 1));
             uint32_t o = group * rows + r;
             if (!valid || r >= rows || o >= end)
                 return;
@@ -51,7 +51,7 @@ template <int T> __device__ __forceinline__ void moe_vec(const struct sl_karg_mo
             else if (a.mode == SL_MOE_GATE)
                 h[o] = sl_moe_biased(of.gate_bias, expert, a.n_out, o, total);
             else if (a.mode == SL_MOE_UP)
-                h[o] = sl_moe_activated(of, h[o],
+                h[o] = sl_moe_activated(of, sl_moe_gate(of, h + o),
                                         sl_moe_biased(of.up_bias, expert, a.n_out, o, total));
             else
                 y[o] = sl_moe_biased(of.down_bias, expert, a.n_out, o, total);
@@ -59,7 +59,7 @@ template <int T> __device__ __forceinline__ void moe_vec(const struct sl_karg_mo
 }
 
 #define KERNEL(NAME)                                                                               \
-    extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS, SL_MOE_VEC_BLOCKS)                                \
+    extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS, SL_MOE_VEC_BLOCKS)                \
         sl_k_moe_vec_##NAME(SL_KERNEL_ARGS(sl_karg_moe, a)) {                                      \
         moe_vec<SL_DTYPE_##NAME>(a);                                                               \
     }

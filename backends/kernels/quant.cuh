@@ -1,4 +1,5 @@
-/* The tensor types on the device: what backends/cpu/formats.h says, in pieces of 32 elements.
+/* The tensor types on the device: what backends/cpu/matmul/formats.h says, in pieces of 32
+ * elements.
  *
  * A unit is a 32nd part of 1024 elements: 8 units make a 256-element block, one a 32-element block.
  * Unit u of a block is two groups of 16 consecutive elements, a and b (0..15 within the block), so
@@ -49,8 +50,9 @@ template <int N> __device__ __forceinline__ void sl_words(const uint8_t *p, uint
         lo = hi;
     }
 }
-/* 16 bytes that lie on a 16-byte boundary whenever the matrix does. ALIGNED: 1: they do, 0: they may
- * not, -1: look. Who reads several looks once: a branch for each would make one wait for another. */
+/* 16 bytes that lie on a 16-byte boundary whenever the matrix does. ALIGNED: 1: they do, 0: they
+ * may not, -1: look. Who reads several looks once: a branch for each would make one wait for
+ * another. */
 template <int ALIGNED = -1>
 __device__ __forceinline__ void sl_words16(const uint8_t *p, uint32_t (&out)[4]) {
     if (ALIGNED == 1 || (ALIGNED == -1 && ((uintptr_t)p & 15) == 0)) {
@@ -347,7 +349,7 @@ __device__ __forceinline__ void sl_scales_6bit(const uint32_t (&head)[4], int c,
 }
 template <> struct sl_quant<SL_DTYPE_Q4_K> : sl_quant_256<true, false> {
     static constexpr bool WIDE = true; /* whole blocks of 16 bytes: unit<ALIGNED> */
-    static constexpr int BYTES = 144; /* d dmin scales[12] qs[128] */
+    static constexpr int BYTES = 144;  /* d dmin scales[12] qs[128] */
     __device__ static void scales(const uint8_t *b, float &d, float &dmin) {
         uint32_t w = sl_word(b);
         d = sl_f16(w & 0xffff);
@@ -367,7 +369,7 @@ template <> struct sl_quant<SL_DTYPE_Q4_K> : sl_quant_256<true, false> {
 };
 template <> struct sl_quant<SL_DTYPE_Q5_K> : sl_quant_256<true, false> {
     static constexpr bool WIDE = true; /* whole blocks of 16 bytes: unit<ALIGNED> */
-    static constexpr int BYTES = 176; /* d dmin scales[12] qh[32] qs[128] */
+    static constexpr int BYTES = 176;  /* d dmin scales[12] qh[32] qs[128] */
     __device__ static void scales(const uint8_t *b, float &d, float &dmin) {
         uint32_t w = sl_word(b);
         d = sl_f16(w & 0xffff);
@@ -596,8 +598,14 @@ template <> struct sl_quant<SL_DTYPE_IQ1_M> : sl_quant_256<false, true> {
     X(Q4_0)                                                                                        \
     X(Q4_1)                                                                                        \
     X(Q5_0)                                                                                        \
-    X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ1_S) X(IQ1_M) X(IQ2_XXS) X(IQ2_XS) \
-        X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(IQ4_NL) X(IQ4_XS) X(MXFP4)
+    X(Q5_1)                                                                                        \
+    X(Q8_0)                                                                                        \
+    X(Q2_K)                                                                                        \
+    X(Q3_K)                                                                                        \
+    X(Q4_K)                                                                                        \
+    X(Q5_K)                                                                                        \
+    X(Q6_K)                                                                                        \
+    X(IQ1_S) X(IQ1_M) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(IQ4_NL) X(IQ4_XS) X(MXFP4)
 #define SL_FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
 
 /* ---- float types ---- */

@@ -1,4 +1,4 @@
-/* Quantising input rows, the same bits as backends/cpu/quantize.c. */
+/* Quantising input rows, the same bits as backends/cpu/matmul/quantize.c. */
 #ifndef SL_BACKENDS_KERNELS_QUANTIZE_CUH
 #define SL_BACKENDS_KERNELS_QUANTIZE_CUH
 
@@ -50,8 +50,8 @@ __device__ __forceinline__ void sl_quantize_values(const float (&v)[8], struct s
     if (bits >= 0x7f800000 || amax < 0x1p-100f) {
         out.d = bits >= 0x7f800000 ? __int_as_float(0x7fc00000) : 0.0f;
     } else {
-        /* x / 127, rounded right: a quotient's error is exact by a fused multiplication, and 1 / 127
-         * times it is what the quotient is off by (all mantissas were tried). */
+        /* x / 127, rounded right: a quotient's error is exact by a fused multiplication, and 1 /
+         * 127 times it is what the quotient is off by (all mantissas were tried). */
         constexpr float ONE = 1.0f / 127.0f;
         float inv = 127.0f / amax, d = amax * ONE;
         out.d = fmaf(fmaf(-127.0f, d, amax), ONE, d);
@@ -97,17 +97,17 @@ __device__ __forceinline__ void sl_quantized_put(const struct sl_karg_qx &to, si
     }
 }
 
-/* One head of one row to the KV type, by n_threads of which this is `thread`. Q8_0: a warp a block of
- * 32 (backends/cpu/kv.c has the rule). */
-__device__ __forceinline__ void sl_kv_write_head(const float *x, uint8_t *to, uint32_t dim, bool q8, uint32_t thread,
-                                                 uint32_t n_threads) {
+/* One head of one row to the KV type, by n_threads of which this is `thread`. Q8_0: a warp a block
+ * of 32 (backends/cpu/kv.c has the rule). */
+__device__ __forceinline__ void sl_kv_write_head(const float *x, uint8_t *to, uint32_t dim, bool q8,
+                                                 uint32_t thread, uint32_t n_threads) {
     if (!q8) {
         for (uint32_t i = thread; i < dim; i += n_threads)
             ((__half *)to)[i] = __float2half_rn(x[i]);
         return;
     }
-    uint32_t lane = thread % 32;
-    for (uint32_t b = thread / 32; b < dim / 32; b += n_threads / 32) {
+    uint32_t lane = thread % SL_WARP;
+    for (uint32_t b = thread / SL_WARP; b < dim / 32; b += n_threads / SL_WARP) {
         float v = x[b * 32 + lane], most = v == v ? fabsf(v) : 0.0f;
         most = sl_warp_max(most);
         float d = most / 127.0f;

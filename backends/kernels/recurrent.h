@@ -27,34 +27,46 @@ struct sl_karg_l2_norm {
     float eps;
 };
 
-/* As struct sl_op_conv_silu: a thread a channel of `rows` rows. grid (ceil(n / SL_CONV_THREADS),
- * ceil(n_tok / rows)); rows at most SL_CONV_ROWS. */
+/* As struct sl_op_conv_silu, and as struct sl_op_short_conv, which has no bias: a thread a channel
+ * of `rows` rows. grid (ceil(n / SL_CONV_THREADS), ceil(n_tok / rows)); rows at most SL_CONV_ROWS.
+ */
 #define SL_CONV_THREADS 256u
 #define SL_CONV_ROWS    16u
-struct sl_karg_conv_silu {
-    const float *x, *w;
+struct sl_karg_conv {
+    const float *x, *w, *bias;
     float *y;
     struct sl_karg_state state;
     uint32_t n, n_taps, rows;
 };
 
-/* As struct sl_op_delta_rule: recurrent_delta_DIM, keys of at most DIM. Four lanes share a column
- * of a head's state, which stays in their registers while a block goes through rows, one by one;
- * the block's last warp fetches what the next rows need. grid (ceil(head_dim_v / SL_DELTA_COLS),
- * n_heads, z): block z takes every z-th sequence of the call, or, if z is n_tok, the one that row z
- * begins. */
+/* state_columns.cuh: recurrent_delta_DIM as struct sl_op_delta_rule; recurrent_delta_channel_DIM as
+ * struct sl_op_channel_delta, alpha as keys are; recurrent_scan_DIM as struct sl_op_state_scan,
+ * with c, b and x for q, k and v, dt for alpha, its bias for dt, n_state and head_dim for
+ * head_dim_k and head_dim_v, groups for the heads of keys. Rows of q and k at stride, of v at
+ * stride_v. Keys of at most DIM. grid (ceil(head_dim_v / SL_DELTA_COLS), n_heads, z): block z takes
+ * every z-th sequence of the call, or, if z is n_tok, the one that row z begins. */
 #define SL_DELTA_COLS    32u
 #define SL_DELTA_THREADS 160u
 #define SL_DELTA_MAX_DIM 256u
 #define SL_DELTA_FEW     32u /* rows up to which each has its blocks */
 #define SL_DELTA_Z       8u  /* for more rows */
 struct sl_karg_delta {
-    const float *q, *k, *v, *alpha, *beta, *a, *dt;
+    const float *q, *k, *v, *alpha, *beta, *a, *dt, *skip;
     float *y;
     struct sl_karg_state state;
-    uint32_t n_heads, n_heads_k, head_dim_k, head_dim_v, stride;
+    uint32_t n_heads, n_heads_k, head_dim_k, head_dim_v, stride, stride_v;
     uint32_t stride_gate, gate_group, gate_group_stride, grouped;
-    float scale;
+    float scale, bound;
+};
+
+/* As struct sl_op_channel_scan: recurrent_scan_channel_MAX, at most MAX states. grid (ceil(n /
+ * (SL_SCAN_THREADS / 4)), z), z as above. */
+#define SL_SCAN_THREADS 128u
+struct sl_karg_channel_scan {
+    const float *x, *b, *c, *dt, *a, *skip;
+    float *y;
+    struct sl_karg_state state;
+    uint32_t n, n_state;
 };
 
 #endif

@@ -8,21 +8,21 @@
 /* Sum over a block of whole warps; every thread gets the same bits. shared: 32 floats. */
 __device__ __forceinline__ float sl_block_sum(float v, float *shared) {
     v = sl_warp_sum(v);
-    if (threadIdx.x % 32 == 0)
-        shared[threadIdx.x / 32] = v;
+    if (threadIdx.x % SL_WARP == 0)
+        shared[threadIdx.x / SL_WARP] = v;
     __syncthreads();
     v = 0;
-    for (uint32_t i = 0; i < blockDim.x / 32; i++)
+    for (uint32_t i = 0; i < blockDim.x / SL_WARP; i++)
         v += shared[i];
     __syncthreads();
     return v;
 }
 __device__ __forceinline__ float sl_block_max(float v, float *shared) {
     v = sl_warp_max(v);
-    if (threadIdx.x % 32 == 0)
-        shared[threadIdx.x / 32] = v;
+    if (threadIdx.x % SL_WARP == 0)
+        shared[threadIdx.x / SL_WARP] = v;
     __syncthreads();
-    for (uint32_t i = 0; i < blockDim.x / 32; i++)
+    for (uint32_t i = 0; i < blockDim.x / SL_WARP; i++)
         v = fmaxf(v, shared[i]);
     __syncthreads();
     return v;
@@ -37,9 +37,9 @@ __device__ __forceinline__ bool sl_before(float v, int i, float w, int j) {
 template <int THREADS>
 __device__ __forceinline__ void sl_top_rounds(const float *key, uint32_t n, uint32_t k,
                                               int *chosen) {
-    __shared__ float best_key[THREADS / 32];
-    __shared__ int best_id[THREADS / 32];
-    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    __shared__ float best_key[THREADS / SL_WARP];
+    __shared__ int best_id[THREADS / SL_WARP];
+    uint32_t lane = threadIdx.x % SL_WARP, warp = threadIdx.x / SL_WARP;
     /* Each thread keeps its best of those that are left; only the winner looks again. */
     float mine = -INFINITY;
     int id = INT32_MAX;
@@ -50,7 +50,7 @@ __device__ __forceinline__ void sl_top_rounds(const float *key, uint32_t n, uint
         float v = mine;
         int at = id;
 #pragma unroll
-        for (int m = 16; m; m /= 2) {
+        for (int m = SL_WARP / 2; m; m /= 2) {
             float w = sl_shfl_xor(v, m);
             int j = sl_shfl_xor(at, m);
             if (sl_before(w, j, v, at))
@@ -60,7 +60,7 @@ __device__ __forceinline__ void sl_top_rounds(const float *key, uint32_t n, uint
             best_key[warp] = v, best_id[warp] = at;
         __syncthreads();
         v = best_key[0], at = best_id[0];
-        for (int i = 1; i < THREADS / 32; i++)
+        for (int i = 1; i < THREADS / SL_WARP; i++)
             if (sl_before(best_key[i], best_id[i], v, at))
                 v = best_key[i], at = best_id[i];
         if (threadIdx.x == 0)
@@ -105,7 +105,7 @@ __device__ __forceinline__ void sl_share_out(float *weight, uint32_t k, uint32_t
         total += weight[r];
     __syncwarp();
     if (!unless_zero || total != 0)
-        for (uint32_t r = lane; r < k; r += 32)
+        for (uint32_t r = lane; r < k; r += SL_WARP)
             weight[r] /= total;
     __syncwarp();
 }
@@ -121,23 +121,26 @@ __device__ __forceinline__ float sl_of_ordered(int v) {
 
 #define SL_TOP_WARP 16u /* choices that one warp makes */
 
-/* What keeps keys back before the choice: nothing, or groups.cuh. */
+/* What keeps keys back before the choice, and the id of an expert that is chosen: nothing, and its
+ * own. Others: groups.cuh. */
 struct sl_no_groups {
-    static constexpr bool ANY = false;
+    static constexpr bool ANY = false, SHARED_IDS = false;
+    __device__ __forceinline__ int id(int expert) const { return expert; }
 };
 
-/* Row t, by one warp: lane l has experts l + 32 j, j < PER; k at most SL_TOP_WARP. No barriers, and what
- * else the definition adds up in order is added in that order. weight: [SL_TOP_WARP] in shared memory. */
+/* Row t, by one warp: lane l has experts l + 32 j, j < PER; k at most SL_TOP_WARP. No barriers, and
+ * what else the definition adds up in order is added in that order. weight: [SL_TOP_WARP] in shared
+ * memory. */
 template <int PER, class GROUPS>
 __device__ __forceinline__ void sl_route_warp(const struct sl_karg_router &a, size_t t,
                                               float *weight, const GROUPS &groups) {
-    uint32_t lane = threadIdx.x % 32, n = a.n_expert;
+    uint32_t lane = threadIdx.x % SL_WARP, n = a.n_expert;
     const float *x = a.logits + t * n;
     float score[PER];
     int key[PER];
 #pragma unroll
     for (int j = 0; j < PER; j++)
-        score[j] = lane + 32 * (uint32_t)j < n ? __ldcg(x + lane + 32 * j) : -INFINITY;
+        score[j] = lane + SL_WARP * (uint32_t)j < n ? __ldcg(x + lane + SL_WARP * j) : -INFINITY;
     if (a.sigmoid && !a.softmax_topk) {
 #pragma unroll
         for (int j = 0; j < PER; j++)
@@ -151,7 +154,7 @@ __device__ __forceinline__ void sl_route_warp(const struct sl_karg_router &a, si
         /* Partial sum i % 16 in ascending order, then a tree. */
 #pragma unroll
         for (int j = 0; j < PER; j++) {
-            score[j] = lane + 32 * (uint32_t)j < n ? sl_dev_exp(score[j] - max) : 0.0f;
+            score[j] = lane + SL_WARP * (uint32_t)j < n ? sl_dev_exp(score[j] - max) : 0.0f;
             sum += score[j];
             sum += sl_shfl(score[j], (int)(lane ^ 16));
         }
@@ -165,20 +168,20 @@ __device__ __forceinline__ void sl_route_warp(const struct sl_karg_router &a, si
     }
 #pragma unroll
     for (int j = 0; j < PER; j++) {
-        uint32_t i = lane + 32 * (uint32_t)j;
+        uint32_t i = lane + SL_WARP * (uint32_t)j;
         key[j] = i >= n ? INT32_MIN : sl_ordered(a.bias ? score[j] + a.bias[i] : score[j]);
     }
     if constexpr (GROUPS::ANY) {
 #pragma unroll
         for (int j = 0; j < PER; j++)
-            if (lane + 32 * (uint32_t)j < n)
-                groups.key[lane + 32 * j] = sl_of_ordered(key[j]);
+            if (lane + SL_WARP * (uint32_t)j < n)
+                groups.key[lane + SL_WARP * j] = sl_of_ordered(key[j]);
         __syncwarp();
         groups.keep(lane);
 #pragma unroll
         for (int j = 0; j < PER; j++)
-            if (lane + 32 * (uint32_t)j < n)
-                key[j] = sl_ordered(groups.key[lane + 32 * j]);
+            if (lane + SL_WARP * (uint32_t)j < n)
+                key[j] = sl_ordered(groups.key[lane + SL_WARP * j]);
     }
     int chosen = 0;
     for (uint32_t r = 0; r < a.k; r++) {
@@ -186,16 +189,23 @@ __device__ __forceinline__ void sl_route_warp(const struct sl_karg_router &a, si
 #pragma unroll
         for (int j = 1; j < PER; j++)
             if (key[j] > best)
-                best = key[j], at = (int)lane + 32 * j;
+                best = key[j], at = (int)lane + SL_WARP * j;
         int top = sl_warp_max_int(best);
         at = -sl_warp_max_int(best == top ? -at : INT32_MIN);
-        chosen = r == lane ? at : chosen;
+        int id = groups.id(at);
+        chosen = r == lane ? id : chosen;
 #pragma unroll
         for (int j = 0; j < PER; j++)
-            if (at == (int)lane + 32 * j) {
-                weight[r] = score[j];
+            if (at == (int)lane + SL_WARP * j) {
+                if constexpr (!GROUPS::SHARED_IDS)
+                    weight[r] = score[j];
                 key[j] = INT32_MIN;
             }
+        if constexpr (GROUPS::SHARED_IDS)
+#pragma unroll
+            for (int j = 0; j < PER; j++)
+                if (id == (int)lane + SL_WARP * j)
+                    weight[r] = score[j];
     }
     __syncwarp();
     float w = lane < a.k ? weight[lane] : 0.0f;
@@ -232,7 +242,7 @@ __device__ __forceinline__ void sl_route_block(const struct sl_karg_router &a, s
         weight[SL_MAX_EXPERTS_USED];
     __shared__ int chosen[SL_MAX_EXPERTS_USED];
     const float *x = a.logits + t * a.n_expert;
-    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint32_t lane = threadIdx.x % SL_WARP, warp = threadIdx.x / SL_WARP;
 
     float max = -INFINITY, sum = 1;
     if (!a.sigmoid && !a.softmax_topk) {
@@ -277,11 +287,11 @@ __device__ __forceinline__ void sl_route_block(const struct sl_karg_router &a, s
     if (warp != 0)
         return;
     /* A lane a choice; sums go through all in the definition's order in every lane. */
-    for (uint32_t r = lane; r < a.k; r += 32)
-        weight[r] = score[chosen[r]];
+    for (uint32_t r = lane; r < a.k; r += SL_WARP)
+        weight[r] = score[groups.id(chosen[r])];
     __syncwarp();
     if (a.softmax_topk && a.sigmoid) {
-        for (uint32_t r = lane; r < a.k; r += 32)
+        for (uint32_t r = lane; r < a.k; r += SL_WARP)
             weight[r] = sl_dev_sigmoid(weight[r]);
         __syncwarp();
     } else if (a.softmax_topk) {
@@ -289,15 +299,15 @@ __device__ __forceinline__ void sl_route_block(const struct sl_karg_router &a, s
         for (uint32_t r = 0; r < a.k; r++)
             top = weight[r] > top ? weight[r] : top;
         __syncwarp();
-        for (uint32_t r = lane; r < a.k; r += 32)
+        for (uint32_t r = lane; r < a.k; r += SL_WARP)
             weight[r] = sl_dev_exp(weight[r] - top);
         __syncwarp();
         sl_share_out(weight, a.k, lane, false);
     }
     if (a.normalize)
         sl_share_out(weight, a.k, lane, true);
-    for (uint32_t r = lane; r < a.k; r += 32) {
-        a.ids[t * a.k + r] = (uint32_t)chosen[r];
+    for (uint32_t r = lane; r < a.k; r += SL_WARP) {
+        a.ids[t * a.k + r] = (uint32_t)groups.id(chosen[r]);
         a.weights[t * a.k + r] = weight[r] * a.scale;
     }
 }
@@ -309,7 +319,7 @@ __device__ __forceinline__ void sl_route_row(const struct sl_karg_router &a, siz
     __shared__ float weight[SL_TOP_WARP];
     if (a.n_expert > SL_TOP_FEW || a.k > SL_TOP_WARP) {
         sl_route_block<THREADS>(a, t, groups);
-    } else if (threadIdx.x < 32) {
+    } else if (threadIdx.x < SL_WARP) {
         if (a.n_expert <= 128)
             sl_route_warp<4>(a, t, weight, groups);
         else

@@ -12,7 +12,8 @@ extern "C" __global__ void sl_k_fill(SL_KERNEL_ARGS(sl_karg_fill, a)) {
 }
 
 template <bool B32> __device__ void quantize(const struct sl_karg_quantize &a) {
-    uint32_t lane = threadIdx.x % 32, g = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32;
+    uint32_t lane = threadIdx.x % SL_WARP,
+             g = blockIdx.y * (blockDim.x / SL_WARP) + threadIdx.x / SL_WARP;
     uint32_t n_groups = (a.n_in + 255) / 256;
     size_t row = blockIdx.x;
     if (g >= n_groups)
@@ -84,10 +85,11 @@ template <int T> __device__ __forceinline__ void embed_float(const struct sl_kar
 SL_QUANT_TYPES(EMBED)
 SL_FLOAT_TYPES(EMBED_FLOAT)
 
-/* A row of up to NORM_HELD elements a thread is read once, all of it asked for before the first use, and
- * its weights before the row is there: what one row takes is latency. */
+/* A row of up to NORM_HELD elements a thread is read once, all of it asked for before the first
+ * use, and its weights before the row is there: what one row takes is latency. */
 #define NORM_HELD 16
-extern "C" __global__ void __launch_bounds__(256) sl_k_rms_norm(SL_KERNEL_ARGS(sl_karg_rms_norm, a)) {
+extern "C" __global__ void __launch_bounds__(256)
+    sl_k_rms_norm(SL_KERNEL_ARGS(sl_karg_rms_norm, a)) {
     __shared__ float shared[32];
     const float *x = a.x + (size_t)blockIdx.x * a.stride_x;
     float *y = a.y + (size_t)blockIdx.x * a.stride_y;
@@ -182,6 +184,11 @@ extern "C" __global__ void __launch_bounds__(128)
     sl_grid_begin();
     sl_route_groups<128>(a.router, a.groups, blockIdx.x);
 }
+extern "C" __global__ void __launch_bounds__(128)
+    sl_k_router_share(SL_KERNEL_ARGS(sl_karg_router_share, a)) {
+    sl_grid_begin();
+    sl_route_shared<128>(a, blockIdx.x);
+}
 
 extern "C" __global__ void sl_k_moe_combine(SL_KERNEL_ARGS(sl_karg_moe_combine, a)) {
     sl_grid_begin();
@@ -230,28 +237,28 @@ __device__ __forceinline__ float block_sum(float u, float v) {
 
 /* A few loads a thread and no more: the logits were written just now, and come from the L2 cache.
  */
-extern "C" __global__ void __launch_bounds__(SL_BLOCK_MAX_WARPS * 32)
+extern "C" __global__ void __launch_bounds__(SL_BLOCK_MAX_WARPS *SL_WARP)
     sl_k_block_max(SL_KERNEL_ARGS(sl_karg_block_max, a)) {
     sl_grid_begin();
-    uint32_t lane = threadIdx.x % 32, n_blocks = a.n / 64 + (a.n % 64 != 0);
-    uint32_t b = blockIdx.y * SL_BLOCK_MAX_WARPS + threadIdx.x / 32, i = b * 64 + lane;
+    uint32_t lane = threadIdx.x % SL_WARP, n_blocks = a.n / 64 + (a.n % 64 != 0);
+    uint32_t b = blockIdx.y * SL_BLOCK_MAX_WARPS + threadIdx.x / SL_WARP, i = b * 64 + lane;
     size_t t = blockIdx.x;
     if (b >= n_blocks)
         return;
     const float *x = a.x + t * a.n;
-    float u = i < a.n ? x[i] : -INFINITY, v = i + 32 < a.n ? x[i + 32] : -INFINITY;
+    float u = i < a.n ? x[i] : -INFINITY, v = i + SL_WARP < a.n ? x[i + SL_WARP] : -INFINITY;
     bool nan = sl_warp_any(u != u || v != v); /* fmaxf gives the other one */
     float top = sl_warp_max(fmaxf(u, v));
     uint32_t first = sl_warp_first(u == top), second = sl_warp_first(v == top);
     float sum = 0, inv_t = a.sum ? a.inv_t[t] : 0;
     if (inv_t > 0 && !nan && fabsf(top) < INFINITY)
         sum = block_sum(i < a.n ? sl_dev_exp_neg((u - top) * inv_t) : 0,
-                        i + 32 < a.n ? sl_dev_exp_neg((v - top) * inv_t) : 0);
+                        i + SL_WARP < a.n ? sl_dev_exp_neg((v - top) * inv_t) : 0);
     if (lane != 0)
         return;
     a.max[t * n_blocks + b] = nan ? NAN : top;
     if (a.at)
-        a.at[t * n_blocks + b] = nan ? 0 : first < 32 ? first : 32 + second;
+        a.at[t * n_blocks + b] = nan ? 0 : first < SL_WARP ? first : SL_WARP + second;
     if (a.sum)
         a.sum[t * n_blocks + b] = sum;
 }
@@ -311,7 +318,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     sl_grid_begin();
     __shared__ uint32_t count[SL_MAX_EXPERTS], start[SL_MAX_EXPERTS], tile_start[SL_MAX_EXPERTS];
     __shared__ uint32_t warp_sum[2][32];
-    uint32_t e = threadIdx.x, lane = e % 32, warp = e / 32;
+    uint32_t e = threadIdx.x, lane = e % SL_WARP, warp = e / SL_WARP;
     count[e] = 0;
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < a.n_pairs; i += 1024) {
@@ -323,13 +330,13 @@ extern "C" __global__ void __launch_bounds__(1024)
     /* Exclusive sums of rows and of tiles over the experts. */
     uint32_t n = count[e], tiles = (n + a.tile_n - 1) / a.tile_n, sum_n = n, sum_t = tiles;
 #pragma unroll
-    for (int m = 1; m < 32; m *= 2) {
-        uint32_t pn = __shfl_up_sync(0xffffffffu, sum_n, (unsigned)m);
-        uint32_t pt = __shfl_up_sync(0xffffffffu, sum_t, (unsigned)m);
+    for (int m = 1; m < SL_WARP; m *= 2) {
+        uint32_t pn = sl_shfl_up(sum_n, m);
+        uint32_t pt = sl_shfl_up(sum_t, m);
         if (lane >= (uint32_t)m)
             sum_n += pn, sum_t += pt;
     }
-    if (lane == 31)
+    if (lane == SL_WARP - 1)
         warp_sum[0][warp] = sum_n, warp_sum[1][warp] = sum_t;
     __syncthreads();
     for (uint32_t w = 0; w < warp; w++)

@@ -2,10 +2,10 @@
  *
  * The input rows lie in shared memory, quantised there by the block that uses them. Quantised types
  * follow the CPU's definition (backends/cpu/cpu.h) to the bit: integer sums of a weight block are
- * exact, however lanes share it, so a row's blocks are given to several warps; one thread a row then
- * joins them, one after the other, in the definition's order.
- * Float types: lane l takes elements 8 * (l + 32 j) .. + 7 in ascending order, then the lanes' sums
- * are added as a tree; the order does not depend on where the row lies.
+ * exact, however lanes share it, so a row's blocks are given to several warps; one thread a row
+ * then joins them, one after the other, in the definition's order. Float types: lane l takes
+ * elements 8 * (l + 32 j) .. + 7 in ascending order, then the lanes' sums are added as a tree; the
+ * order does not depend on where the row lies.
  *
  * Work comes in groups of GROUP weight rows. What differs between callers they give as functions:
  *   row(group, r)                    where weight row r < GROUP of a group begins
@@ -18,10 +18,11 @@
 #include "backends/kernels/quant.cuh"
 #include "backends/kernels/quantize.cuh"
 
-#define SL_VEC_THREADS (SL_MATVEC_WARPS * 32)
+#define SL_VEC_THREADS (SL_MATVEC_WARPS * SL_WARP)
 
-/* A row's norm as sl_k_rms_norm does it with 256 threads, to shared memory, and to `copy` unless it is
- * NULL. What of the weights a thread needs it asks for before the grid's wait, the first AHEAD. */
+/* A row's norm as sl_k_rms_norm does it with 256 threads, to shared memory, and to `copy` unless it
+ * is NULL. What of the weights a thread needs it asks for before the grid's wait, the first AHEAD.
+ */
 static_assert(SL_VEC_THREADS == 256, "the order of the sum");
 template <int AHEAD> struct sl_vec_norm_of {
     float w[AHEAD];
@@ -49,8 +50,8 @@ template <int AHEAD> struct sl_vec_norm_of {
         for (uint32_t i = threadIdx.x + AHEAD * SL_VEC_THREADS; i < n; i += SL_VEC_THREADS)
             sum = fmaf(x[i], x[i], sum);
         sum = sl_warp_sum(sum);
-        if (threadIdx.x % 32 == 0)
-            part[threadIdx.x / 32] = sum;
+        if (threadIdx.x % SL_WARP == 0)
+            part[threadIdx.x / SL_WARP] = sum;
         __syncthreads();
         sum = 0;
 #pragma unroll
@@ -105,21 +106,20 @@ template <int T> struct sl_vec {
         return n / quant::ELEMS * quant::BYTES;
     }
 
-    __device__ __forceinline__ explicit sl_vec(uint32_t n) : n_in(n), n_pad((n + 255) & ~255u) {
-    }
+    __device__ __forceinline__ explicit sl_vec(uint32_t n) : n_in(n), n_pad((n + 255) & ~255u) {}
     /* Input rows from(i), i < n_rows. Then a barrier. */
     template <class FROM>
     __device__ __forceinline__ void load(FROM from, uint32_t n_rows, void *shared) {
-        uint32_t lane = threadIdx.x % 32, n = n_in;
+        uint32_t lane = threadIdx.x % SL_WARP, n = n_in;
         stage = (float2 *)shared;
         uint32_t *to_q = (uint32_t *)((char *)shared + SL_VEC_STAGE_BYTES(B32));
         float *to_d = (float *)(to_q + (size_t)n_rows * (n_pad / 4));
         int16_t *to_sum = (int16_t *)(to_d + (size_t)n_rows * (n_pad / 32));
         q = to_q, d = to_d, sum = to_sum;
-        uint32_t groups = n_pad / 256, row = 0, g = threadIdx.x / 32;
+        uint32_t groups = n_pad / 256, row = 0, g = threadIdx.x / SL_WARP;
         auto settle = [&] { /* the group after a row's last is the next row's */
-            while (row < n_rows && g >= groups)
-                g -= groups, row++;
+                            while (row < n_rows && g >= groups)
+                                g -= groups, row++;
         };
         settle();
         float ahead[8];
@@ -191,7 +191,7 @@ template <int T> struct sl_vec {
     template <int ALIGNED>
     __device__ __forceinline__ void fetch_units(struct item &it,
                                                 const uint8_t *const (&b)[4]) const {
-        uint32_t lane = threadIdx.x % 32;
+        uint32_t lane = threadIdx.x % SL_WARP;
 #pragma unroll
         for (int r = 0; r < 4; r++)
             fetch_unit<ALIGNED>(b[r], B32 ? 0 : (int)(lane % 8), it.u[r]);
@@ -199,7 +199,7 @@ template <int T> struct sl_vec {
     template <class ROW>
     __device__ __forceinline__ void fetch(struct item &it, uint32_t group, uint32_t first,
                                           ROW row) const {
-        uint32_t lane = threadIdx.x % 32, n_blocks = n_in / quant::ELEMS;
+        uint32_t lane = threadIdx.x % SL_WARP, n_blocks = n_in / quant::ELEMS;
         it.blk = first + (B32 ? lane : lane / 8);
         it.valid = it.blk < n_blocks;
         if (!it.valid)
@@ -228,21 +228,20 @@ template <int T> struct sl_vec {
     template <class ROW>
     __device__ __forceinline__ void fetch_first(struct item &it, uint32_t begin, uint32_t end,
                                                 ROW row) const {
-        uint32_t s = split(n_in), warp = threadIdx.x / 32;
+        uint32_t s = split(n_in), warp = threadIdx.x / SL_WARP;
         fetch(it, min(begin + (warp >> s), end - 1), (warp & ((1u << s) - 1)) * ITEM, row);
     }
     /* Asks for what this warp will read next, into the L2 cache. */
     template <class ROW>
     __device__ __forceinline__ void prefetch(uint32_t group, uint32_t first, ROW row) const {
-        uint32_t lane = threadIdx.x % 32;
+        uint32_t lane = threadIdx.x % SL_WARP;
         uint32_t at = first * quant::BYTES + lane % 8 * 128;
         if (lane % 8 * 128 < ITEM * quant::BYTES && at < row_bytes(n_in))
             sl_prefetch(row(group, lane / 8) + at);
     }
     /* One input row's products with an item, to the stage. */
-    __device__ __forceinline__ void multiply(const struct item &it, uint32_t in,
-                                             float2 *to) const {
-        uint32_t lane = threadIdx.x % 32;
+    __device__ __forceinline__ void multiply(const struct item &it, uint32_t in, float2 *to) const {
+        uint32_t lane = threadIdx.x % SL_WARP;
         if (B32) {
             if (!it.valid)
                 return;
@@ -284,7 +283,7 @@ template <int T> struct sl_vec {
         if (s == 0)
             __syncwarp();
         else
-            sl_meet(1 + (warp >> s), 32u << s);
+            sl_meet(1 + (warp >> s), SL_WARP << s);
     }
 
     /* Groups [begin, end); all warps of the block; `it` has been begun by fetch_first(). carry:
@@ -293,7 +292,8 @@ template <int T> struct sl_vec {
     __device__ __forceinline__ void run(uint32_t begin, uint32_t end, uint32_t n_pass,
                                         float (*carry)[32], struct item &it, ROW row, IN input,
                                         OUT out) const {
-        uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_blocks = n_in / quant::ELEMS;
+        uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP,
+                 n_blocks = n_in / quant::ELEMS;
         uint32_t s = split(n_in), share = warp & ((1u << s) - 1), team = warp >> s;
         uint32_t at_once = SL_MATVEC_WARPS >> s, step = ITEM << s, parity = 0;
         for (uint32_t group = begin + team; group < end; group += at_once) {
@@ -308,8 +308,8 @@ template <int T> struct sl_vec {
                     if (share == (t & ((1u << s) - 1))) {
                         /* Lane l joins row l % 4. */
                         float total = first ? carry[t][team * 4 + lane % 4] : 0.0f;
-                        const float2 *v = stage + parity * STAGE +
-                                          ((team << s) * GROUP + lane % 4) * STRIDE;
+                        const float2 *v =
+                            stage + parity * STAGE + ((team << s) * GROUP + lane % 4) * STRIDE;
                         uint32_t left = n_blocks - first;
                         for (uint32_t w = 0; w < 1u << s && left; w++) {
                             uint32_t n = min(ITEM, left), j = 0;
@@ -350,13 +350,9 @@ template <int T> struct sl_vec_float {
     const float *x;
     uint32_t n_in, n_pad;
 
-    __device__ __forceinline__ static uint32_t row_bytes(uint32_t n) {
-        return n * SIZE;
-    }
+    __device__ __forceinline__ static uint32_t row_bytes(uint32_t n) { return n * SIZE; }
     struct item {};
-    __device__ __forceinline__ explicit sl_vec_float(uint32_t n)
-        : n_in(n), n_pad((n + 3) & ~3u) {
-    }
+    __device__ __forceinline__ explicit sl_vec_float(uint32_t n) : n_in(n), n_pad((n + 3) & ~3u) {}
     template <class FROM>
     __device__ __forceinline__ void load(FROM from, uint32_t n_rows, void *shared) {
         uint32_t n = n_in;
@@ -371,7 +367,7 @@ template <int T> struct sl_vec_float {
     template <class ROW>
     __device__ __forceinline__ void fetch_first(struct item &, uint32_t begin, uint32_t end,
                                                 ROW row) const {
-        uint32_t group = begin + threadIdx.x / 32, lane = threadIdx.x % 32;
+        uint32_t group = begin + threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP;
         for (uint32_t at = lane / 2 * 128; group < end && at < row_bytes(n_in); at += 16 * 128)
             sl_prefetch(row(group, lane % 2) + at);
     }
@@ -397,7 +393,7 @@ template <int T> struct sl_vec_float {
         }
     }
     __device__ __forceinline__ float dot(const uint8_t *const (&row)[2], const float *in) const {
-        uint32_t lane = threadIdx.x % 32;
+        uint32_t lane = threadIdx.x % SL_WARP;
         float s[2] = {0, 0};
         uint32_t i = lane * 8;
 #pragma unroll 4
@@ -425,7 +421,7 @@ template <int T> struct sl_vec_float {
     __device__ __forceinline__ void run(uint32_t begin, uint32_t end, uint32_t n_pass,
                                         float (*)[32], struct item &, ROW row, IN input,
                                         OUT out) const {
-        uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP;
         for (uint32_t group = begin + warp; group < end; group += SL_MATVEC_WARPS) {
             const uint8_t *rows[2] = {row(group, 0), row(group, 1)};
             for (uint32_t t = 0; t < n_pass; t++) {

@@ -1,12 +1,13 @@
-/* Attention over paged f16 KV whose values have 512 elements, on tensor cores (FlashAttention: Dao et al.
- * 2022): heads of 512, and latents (DeepSeek-AI 2024), which are one KV head's keys of 576 elements and,
- * without their rotated end, its values. A block reads a position once for 16 MT pairs of (row, head).
+/* Attention over paged f16 KV whose values have 512 elements, on tensor cores (FlashAttention: Dao
+ * et al. 2022): heads of 512, and latents (DeepSeek-AI 2024), which are one KV head's keys of 576
+ * elements and, without their rotated end, its values. A block reads a position once for 16 MT
+ * pairs of (row, head).
  *
- * Of a chunk of 32 positions, the warps first share the scores (MT tiles of 16 pairs, and positions),
- * then meet over maxima, sums and probabilities in shared memory, then share the 512 elements of the
- * output. As in attention_tile.cu, queries and probabilities go in as the sum of two f16 each, and
- * keys and values as they are. Chunks begin at position 0 and one that a row does not see leaves its
- * state as it is, so a row's bits do not depend on the rows beside it.
+ * Of a chunk of 32 positions, the warps first share the scores (MT tiles of 16 pairs, and
+ * positions), then meet over maxima, sums and probabilities in shared memory, then share the 512
+ * elements of the output. As in attention_tile.cu, queries and probabilities go in as the sum of
+ * two f16 each, and keys and values as they are. Chunks begin at position 0 and one that a row does
+ * not see leaves its state as it is, so a row's bits do not depend on the rows beside it.
  *
  * Generated rows: the heads of one row, one part of its chunks a block, joined by latent_join. */
 #ifndef SL_BACKENDS_KERNELS_WIDE_CUH
@@ -25,28 +26,31 @@ template <int PAIRS, int GROUPS> struct wide_shared {
     uint32_t seq[PAIRS], len[PAIRS];
 };
 
-/* MT: tiles of 16 pairs of a block; K: elements of a key; STAGES: chunks in shared memory; LATENT: a value
- * is the first V elements of its key. */
-template <int MT, int K, int STAGES, bool LATENT> struct wide {
-    static constexpr int STRIDE = K + 8; /* halves: 16 bytes to spread banks */
+/* MT: tiles of 16 pairs of a block; K: elements of a key; STAGES: chunks in shared memory; LATENT:
+ * a value is the first V elements of its key; CHOSEN: a block has one row, and the positions that
+ * it has chosen count from 0. */
+template <int MT, int K, int STAGES, bool LATENT, bool CHOSEN = false> struct wide {
+    static constexpr int STRIDE = K + 8;                /* halves: 16 bytes to spread banks */
     static constexpr bool OWN_ROWS = !LATENT && MT > 1; /* values do not take the place of keys */
-    static constexpr int WARPS = MT == 1 ? 4 : 8, THREADS = WARPS * 32, PAIRS = MT * 16;
-    static constexpr int GROUPS = WARPS / MT;       /* warps that share a tile's scores */
-    static constexpr int NT = CHUNK / 8 / GROUPS;   /* tiles of 8 positions of each */
-    static constexpr int COLS = V / WARPS / 8;      /* tiles of 8 elements of the output */
+    static constexpr int WARPS = MT == 1 ? 4 : 8, THREADS = WARPS * SL_WARP, PAIRS = MT * 16;
+    static constexpr int GROUPS = WARPS / MT;     /* warps that share a tile's scores */
+    static constexpr int NT = CHUNK / 8 / GROUPS; /* tiles of 8 positions of each */
+    static constexpr int COLS = V / WARPS / 8;    /* tiles of 8 elements of the output */
     static_assert(NT >= 1 && GROUPS * NT * 8 == CHUNK, "the warps share a chunk");
     static_assert(LATENT || STAGES == 1, "two kinds of rows have one stage");
+    static_assert(LATENT || !CHOSEN, "values would have to be found too");
 
     const struct sl_karg_attention &a;
     __half *q, *ks;
     struct wide_shared<PAIRS, GROUPS> &s;
     uint32_t kv_head, warp, lane, g, quad, mt, group;
     float m[2], l[2], o[MT][COLS][4];
+    const uint32_t *chosen; /* CHOSEN: the row's */
 
     __device__ __forceinline__ wide(const struct sl_karg_attention &args, uint32_t of_kv_head,
                                     __half *shared, struct wide_shared<PAIRS, GROUPS> &small)
         : a(args), q(shared), ks(shared + 2 * PAIRS * STRIDE), s(small), kv_head(of_kv_head) {
-        warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, quad = lane % 4;
+        warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP, g = lane / 4, quad = lane % 4;
         mt = warp % MT, group = warp / MT;
         m[0] = m[1] = -INFINITY, l[0] = l[1] = 0;
 #pragma unroll
@@ -56,17 +60,17 @@ template <int MT, int K, int STAGES, bool LATENT> struct wide {
 
     /* The query of pair p, which is element `from` of q, or zeros. */
     __device__ __forceinline__ void load_query(uint32_t p, const float *from) {
-        float v[K / 32], most = 0;
+        float v[K / SL_WARP], most = 0;
 #pragma unroll
-        for (int j = 0; j < K / 32; j++) {
-            v[j] = from ? from[lane + 32 * j] : 0.0f;
+        for (int j = 0; j < K / SL_WARP; j++) {
+            v[j] = from ? from[lane + SL_WARP * j] : 0.0f;
             most = fmaxf(most, fabsf(v[j]));
         }
         most = sl_warp_max(most);
         float up, down = sl_attn_query_scale(most, up);
 #pragma unroll
-        for (int j = 0; j < K / 32; j++) {
-            uint32_t at = p * STRIDE + lane + 32 * (uint32_t)j;
+        for (int j = 0; j < K / SL_WARP; j++) {
+            uint32_t at = p * STRIDE + lane + SL_WARP * (uint32_t)j;
             float x = v[j] * down;
             __half high = __float2half_rn(x);
             q[at] = high;
@@ -88,8 +92,21 @@ template <int MT, int K, int STAGES, bool LATENT> struct wide {
 
     /* Asks for a chunk's keys; positions from len on become zeros. */
     __device__ __forceinline__ void copy(uint32_t chunk, const uint32_t *pages, uint32_t len) {
-        copy_rows(keys(chunk), (const uint8_t *)a.kv.k + pages[chunk / 2] * a.kv.k_page_bytes +
-                                   place(chunk), chunk, len);
+        if constexpr (CHOSEN)
+            copy_chosen(keys(chunk), chunk, pages, len);
+        else
+            copy_rows(keys(chunk),
+                      (const uint8_t *)a.kv.k + pages[chunk / 2] * a.kv.k_page_bytes + place(chunk),
+                      chunk, len);
+    }
+    __device__ __forceinline__ void copy_chosen(__half *to, uint32_t chunk, const uint32_t *pages,
+                                                uint32_t len) {
+        for (uint32_t i = threadIdx.x; i < CHUNK * (K / 8); i += THREADS) {
+            uint32_t j = i / (K / 8), at = i % (K / 8) * 8, pos = chunk * CHUNK + j;
+            uint32_t of = chosen[min(pos, len - 1)];
+            const uint8_t *from = (const uint8_t *)a.kv.k + pages[of / 64] * a.kv.k_page_bytes;
+            sl_copy16(to + j * STRIDE + at, from + ((size_t)(of % 64) * K + at) * 2, pos < len);
+        }
     }
     __device__ __forceinline__ void copy_rows(__half *to, const uint8_t *from, uint32_t chunk,
                                               uint32_t len) {
@@ -128,7 +145,8 @@ template <int MT, int K, int STAGES, bool LATENT> struct wide {
 #pragma unroll
                     for (int i = 0; i < 4; i++) {
                         uint32_t p = (uint32_t)(t * 16 + i / 2 * 8) + g;
-                        uint32_t at = warp * (COLS * 8) + (uint32_t)n * 8 + quad * 2 + (uint32_t)(i & 1);
+                        uint32_t at =
+                            warp * (COLS * 8) + (uint32_t)n * 8 + quad * 2 + (uint32_t)(i & 1);
                         bool seen = s.seq[p] == seq && chunk * CHUNK + j < s.len[p];
                         float x = seen ? __half2float(row[at]) : 0.0f;
                         if (!(fabsf(x) < INFINITY))
@@ -137,8 +155,8 @@ template <int MT, int K, int STAGES, bool LATENT> struct wide {
         }
     }
 
-    /* One chunk, whose keys have come, for pairs of sequence seq, which see at most len positions; sure:
-     * all of these see all of it. Ends without a barrier: the chunk may still be read. */
+    /* One chunk, whose keys have come, for pairs of sequence seq, which see at most len positions;
+     * sure: all of these see all of it. Ends without a barrier: the chunk may still be read. */
     __device__ __forceinline__ void step(uint32_t chunk, const uint32_t *pages, uint32_t seq,
                                          uint32_t len_seen, bool sure) {
         __half *k = keys(chunk), *v_rows = values(chunk);
@@ -155,7 +173,7 @@ template <int MT, int K, int STAGES, bool LATENT> struct wide {
 #pragma unroll
         for (int i = 0; i < NT * 16; i++)
             c[i / 16][i / 4 % 4][i % 4] = 0;
-        /* Four sums, so that one mma does not wait for the one before it. */
+            /* Four sums, so that one mma does not wait for the one before it. */
 #pragma unroll 4
         for (int kk = 0; kk < K / 16; kk += 2) {
             uint32_t high[2][4], low[2][4];
@@ -167,7 +185,8 @@ template <int MT, int K, int STAGES, bool LATENT> struct wide {
 #pragma unroll
             for (int n = 0; n < NT; n++) {
                 uint32_t b[4]; /* 32 elements of 8 positions */
-                sl_ldmatrix4(b, k + ((group * NT + (uint32_t)n) * 8 + in) * STRIDE + kk * 16 + tile * 8);
+                sl_ldmatrix4(b, k + ((group * NT + (uint32_t)n) * 8 + in) * STRIDE + kk * 16 +
+                                    tile * 8);
                 sl_mma_f16(c[n][0], low[0], b[0], b[1]);
                 sl_mma_f16(c[n][1], high[0], b[0], b[1]);
                 sl_mma_f16(c[n][2], low[1], b[2], b[3]);
@@ -185,7 +204,8 @@ template <int MT, int K, int STAGES, bool LATENT> struct wide {
             for (int n = 0; n < NT; n++)
 #pragma unroll
                 for (int j = 0; j < 2; j++) {
-                    uint32_t pos = chunk * CHUNK + (group * NT + (uint32_t)n) * 8 + quad * 2 + (uint32_t)j;
+                    uint32_t pos =
+                        chunk * CHUNK + (group * NT + (uint32_t)n) * 8 + quad * 2 + (uint32_t)j;
                     int e = 2 * i + j;
                     float v = (c[n][0][e] + c[n][2][e]) + (c[n][1][e] + c[n][3][e]);
                     x[n][e] = mine && pos < len ? v * by : -INFINITY;
@@ -251,7 +271,8 @@ template <int MT, int K, int STAGES, bool LATENT> struct wide {
                 for (int i = 0; i < 4; i++)
                     o[t][n][i] *= by[i / 2];
         }
-        const __half *pv = v_rows + ((tile & 1) * 8 + in) * STRIDE + warp * (COLS * 8) + (tile >> 1) * 8;
+        const __half *pv =
+            v_rows + ((tile & 1) * 8 + in) * STRIDE + warp * (COLS * 8) + (tile >> 1) * 8;
 #pragma unroll
         for (int kk = 0; kk < CHUNK / 16; kk++) {
             uint32_t p[2][MT][4];
@@ -259,7 +280,8 @@ template <int MT, int K, int STAGES, bool LATENT> struct wide {
             for (int t = 0; t < MT; t++)
 #pragma unroll
                 for (int h = 0; h < 2; h++)
-                    sl_ldmatrix4(p[h][t], &s.p[h][t * 16 + (tile & 1) * 8 + in][kk * 16 + (tile >> 1) * 8]);
+                    sl_ldmatrix4(p[h][t],
+                                 &s.p[h][t * 16 + (tile & 1) * 8 + in][kk * 16 + (tile >> 1) * 8]);
 #pragma unroll
             for (int n = 0; n < COLS; n += 2) {
                 uint32_t b[4];
@@ -342,7 +364,8 @@ __device__ __forceinline__ void wide_rows(const struct sl_karg_attention &a) {
     uint32_t n = min((uint32_t)body::PAIRS, n_pairs - p0);
     for (uint32_t i = b.warp; i < body::PAIRS; i += body::WARPS) {
         uint32_t at = p0 + i, row = a.row0 + at / width;
-        b.load_query(i, i < n ? a.q + (size_t)row * a.stride_q + (size_t)(head0 + at % width) * K : NULL);
+        b.load_query(i, i < n ? a.q + (size_t)row * a.stride_q + (size_t)(head0 + at % width) * K
+                              : NULL);
         if (b.lane == 0) {
             s.seq[i] = i < n ? a.row_seq[row] : UINT32_MAX;
             s.len[i] = i < n ? a.row_len[row] : 0;
@@ -369,11 +392,49 @@ __device__ __forceinline__ void wide_rows(const struct sl_karg_attention &a) {
     });
 }
 
+/* How many positions a row sees. */
+template <bool CHOSEN>
+__device__ __forceinline__ uint32_t wide_len(const struct sl_karg_attention &a, uint32_t row) {
+    return CHOSEN ? min(a.row_len[row], a.n_top) : a.row_len[row];
+}
+
+/* Prompt rows over chosen positions: a block takes heads of one row. */
+template <int MT, int K, int STAGES>
+__device__ __forceinline__ void wide_chosen_rows(const struct sl_karg_attention &a) {
+    using body = wide<MT, K, STAGES, true, true>;
+    extern __shared__ uint4 shared[];
+    __shared__ struct wide_shared<body::PAIRS, body::GROUPS> s;
+    uint32_t blocks = (a.n_heads + body::PAIRS - 1) / body::PAIRS,
+             row = a.row0 + blockIdx.x / blocks;
+    uint32_t head = blockIdx.x % blocks * body::PAIRS, seq = a.row_seq[row];
+    uint32_t n = min((uint32_t)body::PAIRS, a.n_heads - head), len = wide_len<true>(a, row);
+    body b(a, 0, (__half *)shared, s);
+    b.chosen = a.chosen + (size_t)row * a.n_top;
+    for (uint32_t i = b.warp; i < body::PAIRS; i += body::WARPS) {
+        b.load_query(i, i < n ? a.q + (size_t)row * a.stride_q + (size_t)(head + i) * K : NULL);
+        if (b.lane == 0) {
+            s.seq[i] = i < n ? seq : UINT32_MAX;
+            s.len[i] = i < n ? len : 0;
+        }
+    }
+    __syncthreads();
+    b.walk(0, (len + CHUNK - 1) / CHUNK, seq, len, len);
+    b.publish();
+    b.outputs([&](uint32_t p, uint32_t col, float2 v) {
+        if (p >= n)
+            return;
+        float inv = 1.0f / s.sum[0][p];
+        *(float2 *)(a.y + ((size_t)row * a.n_heads + head + p) * V + col) =
+            make_float2(v.x * inv, v.y * inv);
+    });
+}
+
 /* The chunks of a row and how many of them a part has: by the row alone. */
 struct wide_cut {
     uint32_t n_chunks, per_part, n_parts;
 };
-__device__ __forceinline__ struct wide_cut wide_cut(const struct sl_karg_attention &a, uint32_t len) {
+__device__ __forceinline__ struct wide_cut wide_cut(const struct sl_karg_attention &a,
+                                                    uint32_t len) {
     struct wide_cut c;
     uint32_t most = SL_WIDE_SPLITS(a.n_heads);
     c.n_chunks = (len + CHUNK - 1) / CHUNK;
@@ -382,27 +443,29 @@ __device__ __forceinline__ struct wide_cut wide_cut(const struct sl_karg_attenti
     return c;
 }
 __device__ __forceinline__ float *wide_part(const struct sl_karg_attention &a, uint32_t wave_row,
-                                              uint32_t head, uint32_t part) {
+                                            uint32_t head, uint32_t part) {
     return a.part + (((size_t)wave_row * a.n_heads + head) * SL_WIDE_SPLITS(a.n_heads) + part) *
                         SL_ATTN_PART_FLOATS(V);
 }
 
 /* Generated rows: block y takes heads of one row that share a KV head. */
-template <int MT, int K, int STAGES, bool LATENT>
+template <int MT, int K, int STAGES, bool LATENT, bool CHOSEN = false>
 __device__ __forceinline__ void wide_parts(const struct sl_karg_attention &a) {
-    using body = wide<MT, K, STAGES, LATENT>;
+    using body = wide<MT, K, STAGES, LATENT, CHOSEN>;
     extern __shared__ uint4 shared[];
     __shared__ struct wide_shared<body::PAIRS, body::GROUPS> s;
     uint32_t width = LATENT ? a.n_heads : a.n_heads / a.kv.n_kv_heads;
     uint32_t blocks = (width + body::PAIRS - 1) / body::PAIRS, kv_head = blockIdx.y / blocks;
     uint32_t in_group = blockIdx.y % blocks * body::PAIRS, head = kv_head * width + in_group;
-    uint32_t row = a.row0 + blockIdx.z, len = a.row_len[row];
+    uint32_t row = a.row0 + blockIdx.z, len = wide_len<CHOSEN>(a, row);
     uint32_t n = min((uint32_t)body::PAIRS, width - in_group);
     struct wide_cut c = wide_cut(a, len);
     uint32_t begin = blockIdx.x * c.per_part, end = min(begin + c.per_part, c.n_chunks);
     if (begin >= c.n_chunks)
         return;
     body b(a, kv_head, (__half *)shared, s);
+    if constexpr (CHOSEN)
+        b.chosen = a.chosen + (size_t)row * a.n_top;
     uint32_t seq = a.row_seq[row];
     for (uint32_t i = b.warp; i < body::PAIRS; i += body::WARPS) {
         b.load_query(i, i < n ? a.q + (size_t)row * a.stride_q + (size_t)(head + i) * K : NULL);

@@ -5,7 +5,7 @@
 #ifndef SL_BACKENDS_NULL_NULL_H
 #define SL_BACKENDS_NULL_NULL_H
 
-#include "backends/registry.h"
+#include "backends/backend_entry.h"
 
 /* Hidden: --device null opens it. */
 extern const struct sl_backend sl_null_backend;

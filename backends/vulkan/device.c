@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_STAGE_BYTES (16u << 20)
+#define DEFAULT_STAGING_BYTES (16u << 20)
 
 enum sl_status sl_vk_check(struct sl_vulkan *v, VkResult result, const char *what) {
     char text[64];
@@ -44,7 +44,7 @@ void sl_vk_close(struct sl_device *d) {
         v->vk.DeviceWaitIdle(v->device); /* a lost device says so, and frees what there is */
         sl_vk_memory_free(v, &v->scratch);
         sl_vk_memory_free(v, &v->grids);
-        sl_vk_memory_free(v, &v->stage.m);
+        sl_vk_memory_free(v, &v->staging.m);
         sl_vk_times_release(v);
         sl_vk_pipelines_release(v);
         sl_vk_queues_release(v);
@@ -59,8 +59,8 @@ static enum sl_status create(struct sl_vulkan *v, struct sl_err *err) {
     const float priorities[SL_QUEUES] = {1, 1, 1};
     const char *extensions[] = {VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME,
                                 VK_EXT_MEMORY_BUDGET_EXTENSION_NAME};
-    bool apart = v->info.copy_family != v->info.family;
-    uint32_t n = apart ? 1 : v->info.n_queues, n_copies = v->info.n_copy_queues;
+    bool own_copy_family = v->info.copy_family != v->info.family;
+    uint32_t n = own_copy_family ? 1 : v->info.n_queues, n_copies = v->info.n_copy_queues;
     const VkDeviceQueueCreateInfo queues[] = {
         {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
          .queueFamilyIndex = v->info.family,
@@ -93,7 +93,7 @@ static enum sl_status create(struct sl_vulkan *v, struct sl_err *err) {
             .shaderInt64 = true, .shaderInt16 = true, .shaderFloat64 = v->info.has_float64}};
     const VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                      .pNext = &features,
-                                     .queueCreateInfoCount = apart ? 2 : 1,
+                                     .queueCreateInfoCount = own_copy_family ? 2 : 1,
                                      .pQueueCreateInfos = queues,
                                      .enabledExtensionCount = v->info.has_budget ? 2 : 1,
                                      .ppEnabledExtensionNames = extensions};
@@ -141,7 +141,7 @@ static enum sl_status probe(struct sl_vulkan *v, struct sl_err *err) {
 
 static enum sl_status start(struct sl_vulkan *v, const struct sl_vulkan_config *config,
                             struct sl_err *err) {
-    uint32_t stage_bytes = config->stage_bytes ? config->stage_bytes : DEFAULT_STAGE_BYTES;
+    uint32_t staging_bytes = config->staging_bytes ? config->staging_bytes : DEFAULT_STAGING_BYTES;
     SL_TRY(create(v, err));
     enum sl_status status = sl_vk_queues_init(v);
     if (status)
@@ -153,10 +153,10 @@ static enum sl_status start(struct sl_vulkan *v, const struct sl_vulkan_config *
     if (status)
         return sl_fail(err, status, "vulkan:%u: the kernels do not load: %s", v->number,
                        sl_status_text(status));
-    status = sl_vk_stage_init(v, stage_bytes);
+    status = sl_vk_staging_init(v, staging_bytes);
     if (status)
         return sl_fail(err, status, "vulkan:%u: cannot allocate %u KiB of staging: %s", v->number,
-                       stage_bytes >> 10, sl_status_text(status));
+                       staging_bytes >> 10, sl_status_text(status));
     SL_TRY(probe(v, err));
     status = sl_vk_grids_init(v);
     if (status)
@@ -248,7 +248,7 @@ static bool may_be_here(struct sl_err *why_not) {
         if (any)
             return true;
     }
-    (void)!sl_fail(why_not, SL_ERR_UNSUPPORTED, "vulkan: no GPU here that the kernel shows");
+    (void)!sl_fail(why_not, SL_ERR_UNSUPPORTED, "vulkan: the kernel shows no GPU");
     return false;
 }
 
@@ -256,4 +256,5 @@ const struct sl_backend sl_vulkan_backend = {.name = "vulkan",
                                              .devices = "GPUs with a driver for Vulkan 1.3",
                                              .may_be_here = may_be_here,
                                              .enumerate = enumerate,
-                                             .open = open_number};
+                                             .open = open_number,
+                                             .planned = sl_vk_planned};

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEGMENTS        SL_VK_STAGE_SEGMENTS
-#define PUSH_ALIGN      256u
-#define MIN_STAGE_BYTES (SEGMENTS * (256u << 10))
+#define SEGMENTS          SL_VK_STAGING_SEGMENTS
+#define PUSH_ALIGN        256u
+#define MIN_STAGING_BYTES (SEGMENTS * (256u << 10))
 
 #define BUFFER_USAGE                                                                               \
     (VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT |                         \
@@ -214,17 +214,17 @@ void sl_vk_unmap_host(struct sl_device *d, struct sl_buffer *buffer) {
 
 /* ---- staging ---- */
 
-enum sl_status sl_vk_stage_init(struct sl_vulkan *v, uint32_t bytes) {
-    struct sl_vk_stage *s = &v->stage;
-    if (bytes < MIN_STAGE_BYTES)
-        bytes = MIN_STAGE_BYTES;
+enum sl_status sl_vk_staging_init(struct sl_vulkan *v, uint32_t bytes) {
+    struct sl_vk_staging *s = &v->staging;
+    if (bytes < MIN_STAGING_BYTES)
+        bytes = MIN_STAGING_BYTES;
     s->segment_bytes = bytes / SEGMENTS / PUSH_ALIGN * PUSH_ALIGN;
     return sl_vk_memory_alloc(v, (uint64_t)s->segment_bytes * SEGMENTS, true, &s->m);
 }
 
 /* Closes the segment being filled and opens the next, waiting for the work that reads it. */
 static enum sl_status next_segment(struct sl_vulkan *v) {
-    struct sl_vk_stage *s = &v->stage;
+    struct sl_vk_staging *s = &v->staging;
     SL_TRY(sl_vk_mark(&v->base, SL_QUEUE_OPS, &s->passes[s->segment]));
     s->segment = (s->segment + 1) % SEGMENTS;
     s->used_bytes = 0;
@@ -235,10 +235,10 @@ static enum sl_status next_segment(struct sl_vulkan *v) {
     return sl_vk_await(&v->base, SL_QUEUE_OPS, s->passes[s->segment]);
 }
 
-/* Room for up to `bytes` in the stage; *out_bytes is how much. */
-static enum sl_status stage_room(struct sl_vulkan *v, size_t bytes, size_t least_bytes,
-                                 size_t *out_at, size_t *out_bytes) {
-    struct sl_vk_stage *s = &v->stage;
+/* Room for up to `bytes` in the staging buffer; *out_bytes is how much. */
+static enum sl_status staging_room(struct sl_vulkan *v, size_t bytes, size_t least_bytes,
+                                   size_t *out_at, size_t *out_bytes) {
+    struct sl_vk_staging *s = &v->staging;
     if (s->segment_bytes - s->used_bytes < least_bytes)
         SL_TRY(next_segment(v));
     size_t room = s->segment_bytes - s->used_bytes;
@@ -257,16 +257,16 @@ static enum sl_status copy_staged(struct sl_vulkan *v, struct sl_span span, size
     if (!up)
         copy = (VkBufferCopy){.srcOffset = span.offset + at, .dstOffset = staged_at, .size = n};
     SL_TRY(sl_vk_commands(v, SL_QUEUE_OPS, &commands));
-    v->vk.CmdCopyBuffer(commands, up ? v->stage.m.buffer : m->buffer,
-                        up ? m->buffer : v->stage.m.buffer, 1, &copy);
+    v->vk.CmdCopyBuffer(commands, up ? v->staging.m.buffer : m->buffer,
+                        up ? m->buffer : v->staging.m.buffer, 1, &copy);
     return SL_OK;
 }
 
 enum sl_status sl_vk_upload(struct sl_device *d, struct sl_span dst, const void *src) {
     struct sl_vulkan *v = (struct sl_vulkan *)d;
     for (size_t done = 0, at, n; done < dst.bytes; done += n) {
-        SL_TRY(stage_room(v, dst.bytes - done, PUSH_ALIGN, &at, &n));
-        memcpy(v->stage.m.host + at, (const char *)src + done, n);
+        SL_TRY(staging_room(v, dst.bytes - done, PUSH_ALIGN, &at, &n));
+        memcpy(v->staging.m.host + at, (const char *)src + done, n);
         SL_TRY(copy_staged(v, dst, done, n, at, true));
     }
     return SL_OK;
@@ -276,25 +276,25 @@ enum sl_status sl_vk_download(struct sl_device *d, void *dst_host, struct sl_spa
     struct sl_vulkan *v = (struct sl_vulkan *)d;
     sl_point point;
     for (size_t done = 0, at, n; done < src.bytes; done += n) {
-        SL_TRY(stage_room(v, src.bytes - done, PUSH_ALIGN, &at, &n));
+        SL_TRY(staging_room(v, src.bytes - done, PUSH_ALIGN, &at, &n));
         SL_TRY(copy_staged(v, src, done, n, at, false));
         SL_TRY(sl_vk_mark(d, SL_QUEUE_OPS, &point));
         SL_TRY(sl_vk_await(d, SL_QUEUE_OPS, point));
-        memcpy((char *)dst_host + done, v->stage.m.host + at, n);
+        memcpy((char *)dst_host + done, v->staging.m.host + at, n);
     }
     return SL_OK;
 }
 
 enum sl_status sl_vk_push(struct sl_vulkan *v, const void *src, size_t bytes, uint64_t *out_addr) {
     size_t at, n;
-    if (bytes > v->stage.segment_bytes) {
-        sl_error("vulkan:%u: %zu bytes of arguments; a stage segment has %u", v->number, bytes,
-                 v->stage.segment_bytes);
+    if (bytes > v->staging.segment_bytes) {
+        sl_error("vulkan:%u: %zu bytes of arguments; a segment of the staging buffer has %u",
+                 v->number, bytes, v->staging.segment_bytes);
         return SL_ERR_INVALID;
     }
-    SL_TRY(stage_room(v, bytes, bytes, &at, &n));
-    memcpy(v->stage.m.host + at, src, n);
-    *out_addr = v->stage.m.addr + at;
+    SL_TRY(staging_room(v, bytes, bytes, &at, &n));
+    memcpy(v->staging.m.host + at, src, n);
+    *out_addr = v->staging.m.addr + at;
     return SL_OK;
 }
 

@@ -38,7 +38,7 @@ enum sl_status sl_vk_op_kv_write(struct sl_device *d, const struct sl_op_kv_writ
     SL_TRY(write(v, kv->dtype, a->k, kv->k, a->slot, kv->k_page_bytes, a->n_tok, kv->n_kv_heads,
                  kv->head_dim_k, a->stride_k));
     if (a->n_tok)
-        sl_vk_beside(v);
+        sl_vk_overlap(v);
     return write(v, kv->dtype, a->v, kv->v, a->slot, kv->v_page_bytes, a->n_tok, kv->n_kv_heads,
                  kv->head_dim_v, a->stride_v);
 }

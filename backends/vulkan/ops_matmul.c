@@ -71,7 +71,7 @@ enum sl_status sl_vk_op_matmul(struct sl_device *d, const struct sl_op_matmul *a
         uint64_t n = sl_vk_div_up(o->w.n_out, SL_VK_PRODUCT_ROWS) *
                      sl_vk_div_up(a->n_tok, SL_VK_PRODUCT_TOK);
         if (ready && m)
-            sl_vk_beside(v);
+            sl_vk_overlap(v);
         if (!is_float && a->n_tok >= TILE_LEAST_ROWS && has_tiles(v)) {
             n = sl_vk_div_up(o->w.n_out, SL_VK_TILE_ROWS) * sl_vk_div_up(a->n_tok, SL_VK_TILE_TOK);
             SL_TRY(sl_vk_launch(v, SL_VK_matmul_tile, (uint32_t)o->w.dtype, n, &k, sizeof k));
@@ -213,7 +213,7 @@ static enum sl_status product(struct run *r, int which) {
                                 .to_pair = down};
     uint64_t n = sl_vk_div_up(n_out, SL_VK_PRODUCT_ROWS) * a->n_pairs;
     if (ready)
-        sl_vk_beside(r->v);
+        sl_vk_overlap(r->v);
     if (!is_float && a->n_pairs >= (uint64_t)TILE_LEAST_PAIRS * a->n_expert &&
         a->n_expert <= TILE_MOST_EXPERTS && has_tiles(r->v))
         return tiles(r, t, &k);

@@ -31,7 +31,7 @@ enum sl_status sl_vk_op_conv_silu(struct sl_device *d, const struct sl_op_conv_s
 
 /* What shaders/delta_rule.comp has room for in its arguments: parts of the same rows are so many
  * elements from one another. */
-static bool apart(const float *from, const float *to, int32_t *out) {
+static bool distance(const float *from, const float *to, int32_t *out) {
     ptrdiff_t n = (ptrdiff_t)((intptr_t)to - (intptr_t)from) / (ptrdiff_t)sizeof *to;
     *out = (int32_t)n;
     return *out == n;
@@ -62,8 +62,8 @@ enum sl_status sl_vk_op_delta_rule(struct sl_device *d, const struct sl_op_delta
     uint64_t n = sl_vk_div_up(a->head_dim_v, COLUMNS) * a->n_heads * a->n_tok;
     uint32_t most = a->n_heads | a->head_dim_v | a->stride_gate | a->gate_group_stride;
     if (a->head_dim_k > SL_VK_DELTA_MAX_DIM || most > 0xffff || s->page_bytes > UINT32_MAX ||
-        !apart(a->q, a->k, &k.k) || !apart(a->q, a->v, &k.v) ||
-        !apart(a->alpha, a->beta, &k.beta)) {
+        !distance(a->q, a->k, &k.k) || !distance(a->q, a->v, &k.v) ||
+        !distance(a->alpha, a->beta, &k.beta)) {
         sl_error("delta_rule: %u heads, keys of %u elements, values of %u, states of %zu bytes: "
                  "more than the kernel has room for",
                  a->n_heads, a->head_dim_k, a->head_dim_v, s->page_bytes);

@@ -119,8 +119,8 @@ enum sl_status sl_vk_commands(struct sl_vulkan *v, enum sl_queue which,
                               VkCommandBuffer *out_commands) {
     struct sl_vk_queue *q = &v->queue[which];
     /* Where the one before went to another command buffer, what both follow did, too. */
-    bool beside = v->beside && which == SL_QUEUE_OPS && (v->recording || q->open);
-    v->beside = false;
+    bool overlap = v->overlap && which == SL_QUEUE_OPS && (v->recording || q->open);
+    v->overlap = false;
     if (v->lost)
         return SL_ERR_DEVICE_LOST;
     if (which == SL_QUEUE_OPS && v->recording) {
@@ -132,7 +132,7 @@ enum sl_status sl_vk_commands(struct sl_vulkan *v, enum sl_queue which,
             SL_TRY(open_commands(v, which));
         *out_commands = q->open;
     }
-    if (!beside)
+    if (!overlap)
         sl_vk_barrier(v, *out_commands, q->copies);
     return SL_OK;
 }

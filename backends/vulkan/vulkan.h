@@ -9,12 +9,12 @@
 #ifndef SL_BACKENDS_VULKAN_VULKAN_H
 #define SL_BACKENDS_VULKAN_VULKAN_H
 
-#include "backends/registry.h"
+#include "backends/backend_entry.h"
 
 struct sl_vulkan_config {
     uint32_t number;         /* which of the devices that the loader shows */
     const char *loader_path; /* NULL: libvulkan.so.1 */
-    uint32_t stage_bytes;    /* host-visible staging; 0 = 16 MiB */
+    uint32_t staging_bytes;  /* host-visible staging; 0 = 16 MiB */
 };
 
 extern const struct sl_backend sl_vulkan_backend;

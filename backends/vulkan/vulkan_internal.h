@@ -10,13 +10,14 @@
 #define SL_BACKENDS_VULKAN_VULKAN_INTERNAL_H
 
 #include "backends/backend.h"
+#include "backends/backend_entry.h"
 #include "backends/recorded.h"
 #include "backends/vulkan/find.h"
 #include "backends/vulkan/kernels.h"
 
-#define SL_VK_STAGE_SEGMENTS 4u
-#define SL_VK_COMMANDS       64u /* command buffers of a queue */
-#define SL_VK_BATCH          64u /* command buffers of a submission */
+#define SL_VK_STAGING_SEGMENTS 4u
+#define SL_VK_COMMANDS         64u /* command buffers of a queue */
+#define SL_VK_BATCH            64u /* command buffers of a submission */
 
 /* Memory with one buffer over all of it. */
 struct sl_vk_memory {
@@ -29,11 +30,11 @@ struct sl_vk_memory {
 
 /* Host-visible memory that uploads, downloads and small arrays go through. Segments are filled in
  * turn; a full one is used again when the work that reads it has passed. */
-struct sl_vk_stage {
+struct sl_vk_staging {
     struct sl_vk_memory m;
     uint32_t segment_bytes;
-    uint32_t segment, used_bytes;          /* the one being filled */
-    uint64_t passes[SL_VK_STAGE_SEGMENTS]; /* point of SL_QUEUE_OPS that frees it */
+    uint32_t segment, used_bytes;            /* the one being filled */
+    uint64_t passes[SL_VK_STAGING_SEGMENTS]; /* point of SL_QUEUE_OPS that frees it */
 };
 
 /* Commands are collected and go to the driver in one submission, which raises the timeline by one:
@@ -66,9 +67,9 @@ struct sl_vulkan {
     bool lost; /* an error was seen that only a new process gets over: every call is refused */
 
     struct sl_vk_queue queue[SL_QUEUES];
-    struct sl_vk_stage stage;
+    struct sl_vk_staging staging;
     VkCommandBuffer recording; /* where launches go while a graph is made; NULL: to the queue */
-    bool beside;               /* the next launch need not wait for the one before it */
+    bool overlap;              /* the next launch need not wait for the one before it */
 
     /* Shared by all ops: what one op leaves there the next may overwrite. */
     struct sl_vk_memory scratch;
@@ -92,9 +93,9 @@ enum sl_status sl_vk_check(struct sl_vulkan *v, VkResult result, const char *wha
 enum sl_status sl_vk_memory_alloc(struct sl_vulkan *v, uint64_t bytes, bool staging,
                                   struct sl_vk_memory *out_memory) SL_MUST_CHECK;
 void sl_vk_memory_free(struct sl_vulkan *v, struct sl_vk_memory *memory);
-enum sl_status sl_vk_stage_init(struct sl_vulkan *v, uint32_t bytes) SL_MUST_CHECK;
-/* Puts a small array where kernels launched after this, and before the stage has wrapped around,
- * may read it: at most a segment. */
+enum sl_status sl_vk_staging_init(struct sl_vulkan *v, uint32_t bytes) SL_MUST_CHECK;
+/* Puts a small array where kernels launched after this, and before the staging buffer has wrapped
+ * around, may read it: at most a segment. */
 enum sl_status sl_vk_push(struct sl_vulkan *v, const void *src, size_t bytes,
                           uint64_t *out_addr) SL_MUST_CHECK;
 enum sl_status sl_vk_buffer_alloc(struct sl_device *d, struct sl_buffer *buffer);
@@ -109,7 +110,7 @@ enum sl_status sl_vk_memory_left(struct sl_device *d, uint64_t *out_free, uint64
 enum sl_status sl_vk_queues_init(struct sl_vulkan *v) SL_MUST_CHECK;
 void sl_vk_queues_release(struct sl_vulkan *v);
 /* The command buffer to add to, which whatever comes next follows; behind a barrier, but for what
- * sl_vk_beside() announced. */
+ * sl_vk_overlap() announced. */
 enum sl_status sl_vk_commands(struct sl_vulkan *v, enum sl_queue q,
                               VkCommandBuffer *out_commands) SL_MUST_CHECK;
 void sl_vk_barrier(struct sl_vulkan *v, VkCommandBuffer commands, bool copies);
@@ -138,8 +139,8 @@ enum sl_status sl_vk_launch(struct sl_vulkan *v, enum sl_vk_kernel kernel, uint3
                             uint64_t n_groups, const void *args, size_t args_bytes) SL_MUST_CHECK;
 /* The launch that follows writes nothing that the one before it reads or writes, and reads nothing
  * that it writes: both may run at once. */
-static inline void sl_vk_beside(struct sl_vulkan *v) {
-    v->beside = true;
+static inline void sl_vk_overlap(struct sl_vulkan *v) {
+    v->overlap = true;
 }
 #define SL_VK_LAUNCH(v, kernel, variant, n_groups, args)                                           \
     sl_vk_launch(v, SL_VK_##kernel, variant, n_groups, &(args), sizeof(args))
@@ -157,6 +158,10 @@ void sl_vk_graph_free(struct sl_device *d, struct sl_graph *graph);
 
 /* device.c */
 void sl_vk_close(struct sl_device *d);
+
+/* planned.c: the entry of that name. */
+enum sl_status sl_vk_planned(const struct sl_device_offer *offer, uint32_t number,
+                             struct sl_device **out_device, struct sl_err *err);
 
 extern const struct sl_backend_ops sl_vulkan_ops;
 

@@ -34,7 +34,8 @@ struct conf_target {
 
 /* Runs all of tests on the definition alone, then on every target; the program's exit status. Every
  * device is configured with limits. Arguments: --backend NAME keeps to the targets whose name
- * starts with it. */
+ * starts with it. --reference fast has the CPU's best kernels stand for the definition, which is
+ * slower: a run without it shows that they have its bits. */
 struct conf_test {
     const char *name;
     void (*fn)(void);

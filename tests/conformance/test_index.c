@@ -1,4 +1,5 @@
-/* sl_op_hadamard, sl_op_index_choose and sl_op_chosen_attention. */
+/* sl_op_hadamard, sl_op_index_choose and sl_op_chosen_attention; sl_op_block_choose and
+ * sl_op_block_attention. */
 #include "tests/conformance/conformance.h"
 
 #include <math.h>
@@ -306,6 +307,7 @@ static void choices(void) {
     } shapes[] = {
         {SL_DTYPE_F16, 1, 17, 1},    {SL_DTYPE_F16, 4, 64, 64},   {SL_DTYPE_F16, 9, 40, 63},
         {SL_DTYPE_F16, 64, 128, 96}, {SL_DTYPE_Q8_0, 5, 96, 100}, {SL_DTYPE_F16, 3, 128, 600},
+        {SL_DTYPE_F16, 41, 200, 90},
     };
     struct row mixed[128];
     uint32_t n_mixed = make_rows(mixed);
@@ -499,18 +501,410 @@ static void attention(void) {
     if (lacks(SL_OP_chosen_attention))
         return;
     for (size_t i = 0; i < CONF_COUNT(shapes); i++) {
+        /* The last ones, with more shared memory than every GPU has. */
+        struct sl_err err;
+        const struct sl_op_need need = {.op = SL_OP_chosen_attention,
+                                        .dtype = shapes[i].dtype,
+                                        .head_dim_k = shapes[i].n_latent + shapes[i].n_rot,
+                                        .head_dim_v = shapes[i].n_latent};
+        if (shapes[i].n_latent == 512 && sl_device_need(conf_device(), &need, &err) != SL_OK)
+            return;
         attention_case(shapes[i].dtype, shapes[i].n_heads, shapes[i].n_latent, shapes[i].n_rot,
                        shapes[i].n_top, rows_few, CONF_COUNT(rows_few));
-        if (shapes[i].n_latent < 512)
-            attention_case(shapes[i].dtype, shapes[i].n_heads, shapes[i].n_latent, shapes[i].n_rot,
-                           shapes[i].n_top, mixed, n_mixed);
+        attention_case(shapes[i].dtype, shapes[i].n_heads, shapes[i].n_latent, shapes[i].n_rot,
+                       shapes[i].n_top, mixed, n_mixed);
     }
+}
+
+/* ---- blocks ---- */
+
+struct blocks {
+    struct store keys;
+    uint32_t n_heads, block, n_top, n_local, n_rows, n_decode;
+    const struct row *rows;
+    const float *q;
+};
+
+static uint32_t n_blocks(const struct row *row, uint32_t block) {
+    return (row->len + block - 1) / block;
+}
+
+static void choose_blocks(struct sl_device *d, const struct blocks *c,
+                          const struct sl_latent_view *kv, uint32_t first, uint32_t n,
+                          uint32_t *out) {
+    uint32_t seq[400], len[400], n_decode = c->n_decode > first ? c->n_decode - first : 0;
+    size_t n_q = (size_t)c->n_heads * c->keys.n_latent, n_out = (size_t)n * c->n_heads * c->n_top;
+    for (uint32_t i = 0; i < n; i++)
+        seq[i] = c->rows[first + i].seq, len[i] = c->rows[first + i].len;
+    uint32_t *chosen = conf_put(d, NULL, n_out * sizeof *chosen);
+    conf_ok(sl_op_block_choose(
+        d, &(struct sl_op_block_choose){
+               .keys = *kv,
+               .q = conf_put(d, c->q + first * n_q, n * n_q * sizeof(float)),
+               .chosen = chosen,
+               .page_table = conf_put(d, c->keys.page_table, N_SEQ * MAX_PAGES * sizeof(uint32_t)),
+               .row_seq = conf_put(d, seq, n * sizeof *seq),
+               .row_len = conf_put(d, len, n * sizeof *len),
+               .n_tok = n,
+               .n_decode = n_decode < n ? n_decode : n,
+               .n_heads = c->n_heads,
+               .max_pages = MAX_PAGES,
+               .n_top = c->n_top,
+               .n_local = c->n_local,
+               .block = c->block}));
+    conf_get(d, out, chosen, n_out * sizeof *chosen);
+}
+
+static void run_blocks(struct sl_device *d, const void *ctx, void *out) {
+    const struct blocks *c = ctx;
+    struct sl_latent_view kv = write_rows(d, &c->keys);
+    choose_blocks(d, c, &kv, 0, c->n_rows, out);
+}
+
+/* One row's choice for one head, in double precision. */
+static void check_block_row(const char *what, const struct blocks *c, uint32_t r, uint32_t h,
+                            const uint32_t *chosen) {
+    uint32_t dim = c->keys.n_latent, len = c->rows[r].len, all = n_blocks(&c->rows[r], c->block);
+    uint32_t n = all < c->n_top ? all : c->n_top;
+    const float *q = c->q + ((size_t)r * c->n_heads + h) * dim;
+    const float *keys = c->keys.x[c->rows[r].seq];
+    double least = INFINITY, most = -INFINITY;
+    uint32_t taken = 0;
+    for (uint32_t b = 0; b < all; b++) {
+        double best = -INFINITY, slack = 0;
+        bool in = taken < n && chosen[taken] == b;
+        taken += in;
+        if (n == all || b + c->n_local >= all) {
+            if (!in)
+                fail_msg("%s: row %u, head %u leaves out block %u of %u", what, r, h, b, all);
+            continue;
+        }
+        for (uint32_t j = b * c->block; j < (b + 1) * c->block && j < len; j++) {
+            double dot = 0, size = 0;
+            for (uint32_t i = 0; i < dim; i++) {
+                double m = (double)q[i] * stored(keys[(size_t)j * dim + i]);
+                dot += m, size += fabs(m);
+            }
+            best = fmax(best, dot);
+            slack = fmax(slack, size * (dim / 16.0 + 6) * 0x1p-24);
+        }
+        if (in)
+            least = fmin(least, best + slack);
+        else
+            most = fmax(most, best - slack);
+    }
+    if (taken != n)
+        fail_msg("%s: row %u, head %u: %u of %u chosen blocks ascend", what, r, h, taken, n);
+    if (most > least)
+        fail_msg("%s: row %u, head %u leaves out a block of %g and takes one of %g", what, r, h,
+                 most, least);
+}
+
+static void block_case(enum sl_dtype dtype, uint32_t n_heads, uint32_t dim, uint32_t block,
+                       uint32_t n_top, uint32_t n_local, const struct row *rows, uint32_t n_rows) {
+    struct blocks c = {.keys = {.dtype = dtype, .n_latent = dim},
+                       .n_heads = n_heads,
+                       .block = block,
+                       .n_top = n_top,
+                       .n_local = n_local,
+                       .rows = rows,
+                       .n_rows = n_rows,
+                       .n_decode = n_rows == CONF_COUNT(rows_few) ? n_rows : 2};
+    struct sl_rng rng = {n_heads * 1000u + dim + n_rows + (uint64_t)block * 77777u};
+    size_t n_q = (size_t)n_rows * n_heads * dim, row_n = (size_t)n_heads * n_top;
+    float *q = conf_host(n_q * sizeof *q);
+    uint32_t *y = conf_host(n_rows * row_n * sizeof *y), *part = malloc(n_rows * row_n * sizeof *y);
+    fill_store(&c.keys, rows, n_rows, CONF_PLAIN, &rng);
+    conf_fill(&rng, CONF_PLAIN, q, n_q);
+    c.q = q;
+    char what[120];
+    snprintf(what, sizeof what, "%s, %u rows, %u heads of %u, %u blocks of %u",
+             sl_dtype_name(dtype), n_rows, n_heads, dim, n_top, block);
+    conf_case(what, run_blocks, &c, CONF_U32, n_rows * row_n, y);
+    for (uint32_t r = 0; conf_checking() && dtype == SL_DTYPE_F16 && r < n_rows;
+         r += 1 + n_rows / 9)
+        for (uint32_t h = 0; h < n_heads; h++)
+            check_block_row(what, &c, r, h, y + r * row_n + (size_t)h * n_top);
+    struct sl_device *d = conf_device();
+    struct sl_latent_view kv = write_rows(d, &c.keys);
+    choose_blocks(d, &c, &kv, 0, n_rows, y);
+    for (uint32_t at = 0, n; at < n_rows; at += n) { /* a row alone, and in slices */
+        n = 1 + at % 7 < n_rows - at ? 1 + at % 7 : n_rows - at;
+        choose_blocks(d, &c, &kv, at, n, part);
+        for (uint32_t i = 0; i < n * n_heads; i++) {
+            uint32_t all = n_blocks(&rows[at + i / n_heads], block);
+            if (memcmp(part + (size_t)i * n_top, y + at * row_n + (size_t)i * n_top,
+                       (all < n_top ? all : n_top) * sizeof *y) != 0)
+                fail_msg("%s: row %u chooses others when it goes alone", what, at + i / n_heads);
+        }
+    }
+    free(part);
+}
+
+static const struct {
+    uint32_t block, n_top, n_local;
+} block_shapes[] = {{1, 5, 2}, {3, 20, 1}, {24, 4, 3}, {64, 3, 1}, {128, 16, 1}, {700, 2, 1}};
+
+static void block_choices(void) {
+    struct row mixed[128];
+    uint32_t n_mixed = make_rows(mixed);
+    if (lacks(SL_OP_block_choose))
+        return;
+    for (size_t i = 0; i < CONF_COUNT(block_shapes); i++) {
+        uint32_t block = block_shapes[i].block, n_top = block_shapes[i].n_top;
+        uint32_t n_local = block_shapes[i].n_local;
+        block_case(SL_DTYPE_F16, 4, 128, block, n_top, n_local, rows_few, CONF_COUNT(rows_few));
+        block_case(SL_DTYPE_F16, 11, 17, block, n_top, n_local, rows_few, CONF_COUNT(rows_few));
+        block_case(SL_DTYPE_F16, 3, 40, block, n_top, n_local, mixed, n_mixed);
+    }
+    block_case(SL_DTYPE_Q8_0, 2, 96, 24, 5, 1, rows_few, CONF_COUNT(rows_few));
+}
+
+/* Of equal scores the lower block goes first, but the last ones are in whatever their scores; what
+ * is not a number counts nothing. */
+static void equal_blocks(void) {
+    static const struct row rows[] = {{0, 200}};
+    enum { DIM = 2, TOP = 6, LOCAL = 2 };
+    static const uint32_t lowest[TOP] = {0, 1, 2, 3, 18, 19}, numbers[TOP] = {0, 1, 2, 7, 18, 19};
+    struct blocks c = {.keys = {.dtype = SL_DTYPE_F16, .n_latent = DIM},
+                       .n_heads = 1,
+                       .block = 10,
+                       .n_top = TOP,
+                       .n_local = LOCAL,
+                       .rows = rows,
+                       .n_rows = 1,
+                       .n_decode = 1};
+    float *x = conf_host(200 * DIM * sizeof *x), *q = conf_host(DIM * sizeof *q);
+    uint32_t *y = conf_host(TOP * sizeof *y);
+    if (lacks(SL_OP_block_choose))
+        return;
+    c.keys.page_table = scattered_pages();
+    c.keys.len[0] = 200;
+    for (uint32_t j = 0; j < 200; j++)
+        x[j * DIM] = 1, x[j * DIM + 1] = 0;
+    q[0] = -1, q[1] = 0;
+    for (uint32_t seq = 0; seq < N_SEQ; seq++)
+        c.keys.x[seq] = x;
+    c.q = q;
+    conf_case("equal blocks", run_blocks, &c, CONF_U32, TOP, y);
+    for (uint32_t i = 0; i < TOP && conf_checking(); i++)
+        assert_int_equal(y[i], lowest[i]);
+    for (uint32_t j = 0; j < 200; j++) /* in block 7 one key gives a number */
+        x[j * DIM] = j == 73 ? -1 : NAN;
+    conf_case("blocks that give no numbers", run_blocks, &c, CONF_U32, TOP, y);
+    for (uint32_t i = 0; i < TOP && conf_checking(); i++)
+        assert_int_equal(y[i], numbers[i]);
+}
+
+/* ---- attention to blocks ---- */
+
+struct battn {
+    enum sl_dtype dtype;
+    uint32_t n_heads, n_kv, dim_k, dim_v, block, n_top, n_rows, n_decode;
+    const struct row *rows;
+    const float *k[N_SEQ], *v[N_SEQ]; /* [len, n_kv, dim] */
+    uint32_t len[N_SEQ];
+    const uint32_t *page_table;
+    const float *q;
+    const uint32_t *chosen; /* [n_rows, n_kv, n_top] */
+};
+
+static struct sl_kv_view write_kv(struct sl_device *d, const struct battn *c) {
+    struct sl_kv_view kv = {
+        .dtype = c->dtype, .n_kv_heads = c->n_kv, .head_dim_k = c->dim_k, .head_dim_v = c->dim_v};
+    kv.k_page_bytes = (size_t)c->n_kv * PAGE * sl_dtype_row_bytes(c->dtype, c->dim_k);
+    kv.v_page_bytes = (size_t)c->n_kv * PAGE * sl_dtype_row_bytes(c->dtype, c->dim_v);
+    kv.k = conf_put(d, NULL, N_SEQ * MAX_PAGES * kv.k_page_bytes);
+    kv.v = conf_put(d, NULL, N_SEQ * MAX_PAGES * kv.v_page_bytes);
+    for (uint32_t seq = 0; seq < N_SEQ; seq++) {
+        uint32_t len = c->len[seq], n_k = c->n_kv * c->dim_k, n_v = c->n_kv * c->dim_v;
+        if (!len)
+            continue;
+        uint32_t *slot = malloc(len * sizeof *slot);
+        for (uint32_t i = 0; i < len; i++)
+            slot[i] = c->page_table[seq * MAX_PAGES + i / PAGE] * PAGE + i % PAGE;
+        const float *k = conf_put(d, c->k[seq], (size_t)len * n_k * sizeof(float));
+        const float *v = conf_put(d, c->v[seq], (size_t)len * n_v * sizeof(float));
+        const uint32_t *slots = conf_put(d, slot, len * sizeof *slot);
+        free(slot);
+        for (uint32_t at = 0; at < len; at += limits.max_tok)
+            conf_ok(sl_op_kv_write(d, &(struct sl_op_kv_write){.kv = kv,
+                                                               .k = k + (size_t)at * n_k,
+                                                               .v = v + (size_t)at * n_v,
+                                                               .slot = slots + at,
+                                                               .n_tok = len - at < limits.max_tok
+                                                                            ? len - at
+                                                                            : limits.max_tok,
+                                                               .stride_k = n_k,
+                                                               .stride_v = n_v}));
+    }
+    return kv;
+}
+
+static float block_scale(const struct battn *c) {
+    return 2 / sqrtf((float)c->dim_k);
+}
+
+static void attend_blocks(struct sl_device *d, const struct battn *c, const struct sl_kv_view *kv,
+                          uint32_t first, uint32_t n, float *out) {
+    uint32_t seq[400], len[400], n_decode = c->n_decode > first ? c->n_decode - first : 0;
+    size_t n_q = (size_t)c->n_heads * c->dim_k, n_y = (size_t)n * c->n_heads * c->dim_v;
+    size_t n_at = (size_t)c->n_kv * c->n_top;
+    for (uint32_t i = 0; i < n; i++)
+        seq[i] = c->rows[first + i].seq, len[i] = c->rows[first + i].len;
+    float *y = conf_put(d, NULL, n_y * sizeof *y);
+    conf_ok(sl_op_block_attention(
+        d, &(struct sl_op_block_attention){
+               .kv = *kv,
+               .q = conf_put(d, c->q + first * n_q, n * n_q * sizeof(float)),
+               .y = y,
+               .chosen = conf_put(d, c->chosen + first * n_at, n * n_at * sizeof(uint32_t)),
+               .page_table = conf_put(d, c->page_table, N_SEQ * MAX_PAGES * sizeof(uint32_t)),
+               .row_seq = conf_put(d, seq, n * sizeof *seq),
+               .row_len = conf_put(d, len, n * sizeof *len),
+               .n_tok = n,
+               .n_decode = n_decode < n ? n_decode : n,
+               .n_heads = c->n_heads,
+               .stride_q = (uint32_t)n_q,
+               .max_pages = MAX_PAGES,
+               .n_top = c->n_top,
+               .block = c->block,
+               .scale = block_scale(c)}));
+    conf_get(d, out, y, n_y * sizeof *y);
+}
+
+static void run_block_attention(struct sl_device *d, const void *ctx, void *out) {
+    const struct battn *c = ctx;
+    struct sl_kv_view kv = write_kv(d, c);
+    attend_blocks(d, c, &kv, 0, c->n_rows, out);
+}
+
+/* Of one KV head: the bits of sl_op_attention over a sequence of the chosen positions alone. */
+static void check_block_sequence(const char *what, const struct battn *c, uint32_t r, uint32_t g,
+                                 const float *y) {
+    struct sl_device *d = conf_device();
+    uint32_t len = c->rows[r].len, all = n_blocks(&c->rows[r], c->block), n = 0, zero = 0;
+    uint32_t n_k = c->n_kv * c->dim_k, n_v = c->n_kv * c->dim_v, group = c->n_heads / c->n_kv;
+    const uint32_t *at = c->chosen + ((size_t)r * c->n_kv + g) * c->n_top;
+    struct battn own = *c;
+    float *k = malloc((size_t)len * n_k * sizeof *k), *v = malloc((size_t)len * n_v * sizeof *v);
+    float *out = malloc((size_t)c->n_heads * c->dim_v * sizeof *out);
+    for (uint32_t j = 0, i = 0; j < len; j++) {
+        while (all > c->n_top && i < c->n_top && at[i] < j / c->block)
+            i++;
+        if (all > c->n_top && (i == c->n_top || at[i] != j / c->block))
+            continue;
+        memcpy(k + (size_t)n * n_k, c->k[c->rows[r].seq] + (size_t)j * n_k, n_k * sizeof *k);
+        memcpy(v + (size_t)n * n_v, c->v[c->rows[r].seq] + (size_t)j * n_v, n_v * sizeof *v);
+        n++;
+    }
+    for (uint32_t seq = 0; seq < N_SEQ; seq++)
+        own.k[seq] = k, own.v[seq] = v, own.len[seq] = seq ? 0 : n;
+    struct sl_kv_view kv = write_kv(d, &own);
+    size_t n_q = (size_t)c->n_heads * c->dim_k, n_y = (size_t)c->n_heads * c->dim_v;
+    float *dev_y = conf_put(d, NULL, n_y * sizeof *dev_y);
+    conf_ok(sl_op_attention(
+        d, &(struct sl_op_attention){
+               .kv = kv,
+               .q = conf_put(d, c->q + r * n_q, n_q * sizeof(float)),
+               .y = dev_y,
+               .page_table = conf_put(d, c->page_table, N_SEQ * MAX_PAGES * sizeof(uint32_t)),
+               .row_seq = conf_put(d, &zero, sizeof zero),
+               .row_len = conf_put(d, &n, sizeof n),
+               .n_tok = 1,
+               .n_decode = r < c->n_decode,
+               .n_heads = c->n_heads,
+               .stride_q = (uint32_t)n_q,
+               .max_pages = MAX_PAGES,
+               .scale = block_scale(c)}));
+    conf_get(d, out, dev_y, n_y * sizeof *out);
+    size_t from = (size_t)g * group * c->dim_v;
+    if (memcmp(out + from, y + r * n_y + from, group * c->dim_v * sizeof *out) != 0)
+        fail_msg("%s: row %u, KV head %u differs from attention over a sequence of what it has "
+                 "chosen",
+                 what, r, g);
+    free(k), free(v), free(out);
+}
+
+static void block_attention_case(enum sl_dtype dtype, uint32_t n_heads, uint32_t n_kv,
+                                 uint32_t dim_k, uint32_t dim_v, uint32_t block, uint32_t n_top,
+                                 const struct row *rows, uint32_t n_rows) {
+    struct battn c = {.dtype = dtype,
+                      .n_heads = n_heads,
+                      .n_kv = n_kv,
+                      .dim_k = dim_k,
+                      .dim_v = dim_v,
+                      .block = block,
+                      .n_top = n_top,
+                      .rows = rows,
+                      .n_rows = n_rows,
+                      .n_decode = n_rows == CONF_COUNT(rows_few) ? n_rows : 2,
+                      .page_table = scattered_pages()};
+    struct sl_rng rng = {n_heads * 1000u + dim_k + n_rows + block};
+    size_t n_q = (size_t)n_rows * n_heads * dim_k, row_n = (size_t)n_heads * dim_v;
+    float *q = conf_host(n_q * sizeof *q), *y = conf_host(n_rows * row_n * sizeof *y);
+    uint32_t *chosen = conf_host((size_t)n_rows * n_kv * n_top * sizeof *chosen);
+    for (uint32_t r = 0; r < n_rows; r++)
+        c.len[rows[r].seq] = rows[r].len > c.len[rows[r].seq] ? rows[r].len : c.len[rows[r].seq];
+    for (uint32_t seq = 0; seq < N_SEQ; seq++) {
+        size_t n_k = (size_t)c.len[seq] * n_kv * dim_k, n_v = (size_t)c.len[seq] * n_kv * dim_v;
+        float *k = conf_host((n_k + 1) * sizeof *k), *v = conf_host((n_v + 1) * sizeof *v);
+        conf_fill(&rng, CONF_PLAIN, k, n_k);
+        conf_fill(&rng, CONF_PLAIN, v, n_v);
+        c.k[seq] = k, c.v[seq] = v;
+    }
+    conf_fill(&rng, CONF_PLAIN, q, n_q);
+    for (uint32_t i = 0; i < n_rows * n_kv; i++) { /* the row's own block, and others before it */
+        uint32_t own = n_blocks(&rows[i / n_kv], block) - 1, *at = chosen + (size_t)i * n_top;
+        for (uint32_t j = 0, n = 0; own >= n_top && n < n_top - 1; j++)
+            if (sl_rng_below(&rng, own - j) < n_top - 1 - n)
+                at[n++] = j;
+        at[n_top - 1] = own;
+    }
+    c.q = q, c.chosen = chosen;
+    char what[120];
+    snprintf(what, sizeof what, "%s, %u rows, %u heads of %u and %u over %u, %u blocks of %u",
+             sl_dtype_name(dtype), n_rows, n_heads, dim_k, dim_v, n_kv, n_top, block);
+    conf_tolerance(1e-5f);
+    conf_case(what, run_block_attention, &c, CONF_F32, n_rows * row_n, y);
+    for (uint32_t r = 0; r < n_rows; r += 1 + n_rows / 12)
+        for (uint32_t g = 0; g < n_kv; g++)
+            check_block_sequence(what, &c, r, g, y);
+    struct sl_device *d = conf_device();
+    struct sl_kv_view kv = write_kv(d, &c);
+    float *part = malloc(n_rows * row_n * sizeof *part);
+    for (uint32_t at = 0, n; at < n_rows; at += n) {
+        n = 1 + at % 7 < n_rows - at ? 1 + at % 7 : n_rows - at;
+        attend_blocks(d, &c, &kv, at, n, part);
+        if (memcmp(part, y + at * row_n, n * row_n * sizeof *part) != 0)
+            fail_msg("%s: rows %u to %u differ when they go alone", what, at, at + n);
+    }
+    free(part);
+}
+
+static void block_attention(void) {
+    struct row mixed[128];
+    uint32_t n_mixed = make_rows(mixed);
+    if (lacks(SL_OP_block_attention))
+        return;
+    for (size_t i = 0; i < CONF_COUNT(block_shapes); i++) {
+        uint32_t block = block_shapes[i].block, n_top = block_shapes[i].n_top;
+        block_attention_case(SL_DTYPE_F16, 6, 2, 48, 40, block, n_top, rows_few,
+                             CONF_COUNT(rows_few));
+        block_attention_case(SL_DTYPE_F16, 20, 2, 64, 64, block, n_top, mixed, n_mixed);
+    }
+    block_attention_case(SL_DTYPE_F16, 3, 3, 17, 5, 10, 7, rows_few, CONF_COUNT(rows_few));
+    block_attention_case(SL_DTYPE_Q8_0, 8, 4, 64, 32, 20, 5, mixed, n_mixed);
+    block_attention_case(SL_DTYPE_Q8_0, 8, 2, 128, 128, 64, 4, rows_few, CONF_COUNT(rows_few));
 }
 
 int main(int argc, char **argv) {
     static const struct conf_test tests[] = {{"rotations", rotations},
                                              {"choices", choices},
                                              {"special scores", special_scores},
-                                             {"attention", attention}};
+                                             {"attention", attention},
+                                             {"choices of blocks", block_choices},
+                                             {"equal blocks", equal_blocks},
+                                             {"attention to blocks", block_attention}};
     return conf_main(argc, argv, "index", &limits, tests, CONF_COUNT(tests));
 }

@@ -1,5 +1,5 @@
 /* sl_op_latent_write, sl_op_latent_attention and sl_op_head_matmul. */
-#include "backends/cpu/formats.h"
+#include "backends/cpu/matmul/formats.h"
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/weights.h"
 
@@ -19,7 +19,7 @@ static const struct sl_device_limits limits = {
 
 struct shape {
     enum sl_dtype dtype;
-    uint32_t n_heads, n_latent, n_rot;
+    uint32_t n_heads, n_latent, n_rot, window;
 };
 
 struct row {
@@ -86,7 +86,8 @@ static void attend(struct sl_device *d, const struct attn_case *c, const struct 
                .n_decode = n_decode < n ? n_decode : n,
                .n_heads = c->s.n_heads,
                .max_pages = MAX_PAGES,
-               .scale = 0.3f / sqrtf((float)c->s.n_latent)}));
+               .scale = 0.3f / sqrtf((float)c->s.n_latent),
+               .window = c->s.window}));
     conf_get(d, out, y, n_y * sizeof *y);
 }
 
@@ -122,12 +123,13 @@ static void check_attention(const char *what, const struct attn_case *c, const f
     double scale = (double)(0.3f / sqrtf((float)s->n_latent));
     for (uint32_t r = 0; r<c->n_rows; r += c->n_rows> 16 ? 13 : 1) {
         uint32_t seq = c->rows[r].seq, len = c->rows[r].len;
-        for (uint32_t j = 0; j < len; j++)
+        uint32_t lo = s->window && len > s->window ? len - s->window : 0;
+        for (uint32_t j = lo; j < len; j++)
             stored(s->dtype, c->c[seq] + (size_t)j * dim, dim, latent + (size_t)j * dim);
         for (uint32_t h = 0; h < s->n_heads; h += 1 + s->n_heads / 4) {
             const float *q = c->q + ((size_t)r * s->n_heads + h) * dim;
             double max = -INFINITY, err = 0, sum = 0;
-            for (uint32_t j = 0; j < len; j++) {
+            for (uint32_t j = lo; j < len; j++) {
                 double dot = 0, mag = 0;
                 for (uint32_t i = 0; i < dim; i++) {
                     double m = (double)q[i] * latent[(size_t)j * dim + i];
@@ -140,7 +142,7 @@ static void check_attention(const char *what, const struct attn_case *c, const f
             }
             for (uint32_t i = 0; i < s->n_latent; i++)
                 ref[i] = tol[i] = 0;
-            for (uint32_t j = 0; j < len; j++) {
+            for (uint32_t j = lo; j < len; j++) {
                 double e = exp(p[j] - max);
                 sum += e;
                 for (uint32_t i = 0; i < s->n_latent; i++) {
@@ -163,6 +165,8 @@ static void check_attention(const char *what, const struct attn_case *c, const f
 /* A row alone, and in a slice of another size, gives the bits that it has among all. */
 static void check_slices(const char *what, const struct attn_case *c) {
     struct sl_device *d = conf_device();
+    if (c->s.window && !d->caps.latent_window)
+        return;
     size_t row_n = (size_t)c->s.n_heads * c->s.n_latent;
     float *all = malloc(c->n_rows * row_n * sizeof *all), *part = malloc(c->n_rows * row_n * 4);
     struct sl_latent_view kv = write_latents(d, c);
@@ -202,9 +206,11 @@ static void attention_case(const struct shape *s, const struct row *rows, uint32
         q[i] *= 4;
     c.q = q;
     char what[120];
-    snprintf(what, sizeof what, "%s, %u rows (%u generated), %u heads of %u + %u",
-             sl_dtype_name(s->dtype), n_rows, n_decode, s->n_heads, s->n_latent, s->n_rot);
+    snprintf(what, sizeof what, "%s, %u rows (%u generated), %u heads of %u + %u, window %u",
+             sl_dtype_name(s->dtype), n_rows, n_decode, s->n_heads, s->n_latent, s->n_rot,
+             s->window);
     conf_tolerance(1e-5f);
+    conf_needs_form(!s->window || conf_device()->caps.latent_window);
     conf_case(what, run_attention, &c, CONF_F32, n_y, y);
     if (!conf_same_bits())
         check_attention(what, &c, y);
@@ -213,9 +219,12 @@ static void attention_case(const struct shape *s, const struct row *rows, uint32
 
 static void attention(void) {
     static const struct shape shapes[] = {
-        {SL_DTYPE_F16, 1, 17, 2},    {SL_DTYPE_F16, 5, 96, 16},   {SL_DTYPE_F16, 16, 40, 24},
-        {SL_DTYPE_F16, 37, 48, 0},   {SL_DTYPE_F16, 3, 512, 64},  {SL_DTYPE_Q8_0, 5, 96, 32},
-        {SL_DTYPE_Q8_0, 20, 64, 64}, {SL_DTYPE_F16, 35, 512, 64},
+        {SL_DTYPE_F16, 1, 17, 2, 0},     {SL_DTYPE_F16, 5, 96, 16, 0},
+        {SL_DTYPE_F16, 16, 40, 24, 0},   {SL_DTYPE_F16, 37, 48, 0, 0},
+        {SL_DTYPE_Q8_0, 5, 96, 32, 0},   {SL_DTYPE_Q8_0, 20, 64, 64, 0},
+        {SL_DTYPE_F16, 5, 40, 16, 1},    {SL_DTYPE_F16, 30, 48, 16, 33},
+        {SL_DTYPE_Q8_0, 5, 96, 32, 128}, {SL_DTYPE_F16, 3, 96, 16, 600},
+        {SL_DTYPE_F16, 3, 512, 64, 0},   {SL_DTYPE_F16, 35, 512, 64, 0},
     };
     /* Lengths around pages and partitions; then generated rows before two slices of prompts. */
     static const struct row generated[] = {{0, 1},   {1, 64},  {2, 65},  {3, 511},
@@ -229,6 +238,14 @@ static void attention(void) {
     static const struct row few[] = {{3, 77}, {0, 1},  {0, 2},   {0, 3},   {1, 31}, {1, 32},
                                      {1, 33}, {1, 34}, {2, 127}, {2, 128}, {2, 129}};
     for (size_t i = 0; i < CONF_COUNT(shapes); i++) {
+        /* The last ones, with more shared memory than every GPU has. */
+        struct sl_err err;
+        const struct sl_op_need need = {.op = SL_OP_latent_attention,
+                                        .dtype = shapes[i].dtype,
+                                        .head_dim_k = shapes[i].n_latent + shapes[i].n_rot,
+                                        .head_dim_v = shapes[i].n_latent};
+        if (shapes[i].n_latent == 512 && sl_device_need(conf_device(), &need, &err) != SL_OK)
+            return;
         if (shapes[i].n_latent == 512)
             attention_case(&shapes[i], few, CONF_COUNT(few), 1);
         if (shapes[i].n_heads == 35)
@@ -395,7 +412,23 @@ static void products(void) {
         product_case(&cases[i]);
 }
 
+/* A GPU has a kernel for each, and for some types another one for many rows. */
+static void products_of_types(void) {
+    for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++) {
+        enum sl_dtype dtype = (enum sl_dtype)t;
+        if (!sl_dtype_info(dtype))
+            continue;
+        const struct product few = {dtype, 3, 2, 256, 20, 4, 0, 0, 2, false},
+                             many = {dtype, 40, 2, 256, 20, 0, 0, 0, 0, false},
+                             turned = {dtype, 3, 2, 20, 256, 0, 0, 0, 3, true};
+        product_case(&few);
+        product_case(&many);
+        product_case(&turned);
+    }
+}
+
 int main(int argc, char **argv) {
-    static const struct conf_test tests[] = {{"attention", attention}, {"products", products}};
+    static const struct conf_test tests[] = {
+        {"attention", attention}, {"products", products}, {"products of types", products_of_types}};
     return conf_main(argc, argv, "latent attention", &limits, tests, CONF_COUNT(tests));
 }

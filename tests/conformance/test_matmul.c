@@ -2,8 +2,8 @@
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/weights.h"
 
-#include "backends/cpu/formats.h"
-#include "backends/cpu/quantize.h"
+#include "backends/cpu/matmul/formats.h"
+#include "backends/cpu/matmul/quantize.h"
 
 #include <math.h>
 #include <stdio.h>

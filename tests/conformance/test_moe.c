@@ -3,7 +3,7 @@
 #include "tests/conformance/weights.h"
 #include "tests/support/slow_build.h"
 
-#include "backends/cpu/formats.h"
+#include "backends/cpu/matmul/formats.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -30,10 +30,14 @@ static size_t part_bytes(enum sl_dtype t, uint32_t n_in, uint32_t n_out) {
 
 /* A copy on the device, `shift` bytes into its memory. */
 static const uint8_t *put_at(struct sl_device *d, const void *w, size_t bytes, uint32_t shift) {
-    uint8_t *host = conf_host(bytes + shift);
-    memset(host, 0, shift);
+    if (!shift)
+        return conf_put(d, w, bytes);
+    uint8_t *host = calloc(1, bytes + shift);
+    assert_non_null(host);
     memcpy(host + shift, w, bytes);
-    return (const uint8_t *)conf_put(d, host, bytes + shift) + shift;
+    const uint8_t *at = conf_put(d, host, bytes + shift);
+    free(host);
+    return at + shift;
 }
 
 /* Few listed pairs of generated rows go with the launch, where the device takes them so. */
@@ -221,6 +225,42 @@ static void test_shapes(void) {
             c.op.n_decode = k ? c.op.n_tok : 0;
             conf_needs_form(conf_device()->caps.relu_squared);
             case_of(what, &c);
+        }
+    }
+}
+
+/* A row may have an expert several times, as of experts that share ids: as often the same. */
+static void test_repeated(void) {
+    struct sl_rng rng = {5};
+    static const struct shape of[] = {
+        {SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K, 1, 8, 8, 256, 256},
+        {SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K, 7, 8, 8, 512, 256}, /* one list of pairs */
+        {SL_DTYPE_Q5_K, SL_DTYPE_Q6_K, SL_DTYPE_Q4_K, 21, 6, 60, 256, 256},
+        {SL_DTYPE_Q8_0, SL_DTYPE_Q8_0, SL_DTYPE_Q8_0, 40, 5, 6, 96, 64}, /* sorted */
+        {SL_DTYPE_MXFP4, SL_DTYPE_MXFP4, SL_DTYPE_MXFP4, 3, 4, 6, 160, 96},
+        {SL_DTYPE_F32, SL_DTYPE_F32, SL_DTYPE_F32, 9, 4, 9, 50, 21},
+    };
+    for (size_t i = 0; i < CONF_COUNT(of); i++) {
+        struct moe_case c = make(&rng, &of[i]);
+        uint32_t k = c.op.k, n_embd = c.op.n_embd, n_all = c.op.n_tok * k;
+        uint32_t *ids = conf_host(n_all * 4);
+        for (uint32_t p = 0; p < n_all; p++)
+            ids[p] = c.op.ids[p] / 3;
+        c.op.ids = ids;
+        char what[32];
+        snprintf(what, sizeof what, "shape %zu, repeated", i);
+        for (uint32_t part = 0; part < 3; part++) { /* prompt, both, generated rows */
+            c.op.n_decode = c.op.n_tok * part / 2;
+            float *y = case_of(what, &c);
+            uint32_t n_equal = 0;
+            for (uint32_t p = 0; p < n_all; p++)
+                for (uint32_t q = p / k * k; q < p; q++)
+                    if (ids[p] == ids[q]) {
+                        n_equal++;
+                        assert_memory_equal(y + (size_t)p * n_embd, y + (size_t)q * n_embd,
+                                            n_embd * 4);
+                    }
+            assert_true(n_equal > 0);
         }
     }
 }
@@ -467,7 +507,7 @@ int main(int argc, char **argv) {
     static const struct conf_test tests[] = {
         {"type mixes and shapes", test_shapes},     {"listed pairs, a row alone", test_pairs},
         {"experts at any address", test_addresses}, {"biases, clamped SwiGLU", test_biases},
-        {"against double", test_against_double},
+        {"an expert several times", test_repeated}, {"against double", test_against_double},
     };
     return conf_main(argc, argv, "moe", &limits, tests, CONF_COUNT(tests));
 }

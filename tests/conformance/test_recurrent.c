@@ -718,6 +718,7 @@ static void state_scan(void) {
         {.n_heads = 3, .n_groups = 1, .dim = 100, .n_state = 64},
         {.n_heads = 2, .n_groups = 1, .dim = 64, .n_state = 128},
         {.n_heads = 1, .n_groups = 1, .dim = 250, .n_state = 20},
+        {.n_heads = 2, .n_groups = 2, .dim = 33, .n_state = 200},
     };
     for (size_t i = 0; i < CONF_COUNT(shapes); i++) {
         struct scan_case c = shapes[i];
@@ -856,6 +857,7 @@ struct kda_case {
     const struct rows *r;
     const float *q, *k, *v, *alpha, *beta, *a, *dt, *pages;
     uint32_t n_heads, n_k, n_v, slice;
+    float bound;
 };
 
 /* y, then all pages. */
@@ -875,7 +877,8 @@ static void run_kda(struct sl_device *d, const void *ctx, void *out) {
                                     .n_heads = c->n_heads,
                                     .head_dim_k = c->n_k,
                                     .head_dim_v = c->n_v,
-                                    .scale = 0.3f};
+                                    .scale = 0.3f,
+                                    .bound = c->bound};
     void *pages = a.state.pages;
     uint32_t step = c->slice ? c->slice : c->r->n;
     for (size_t t = 0; t < rows; t += step) {
@@ -909,7 +912,8 @@ static void check_kda(const struct kda_case *c, uint32_t h, const float *y) {
         for (uint32_t i = 0; i < n_k; i++) {
             double x = (double)c->alpha[((size_t)t * c->n_heads + h) * n_k + i] +
                        (double)c->dt[(size_t)h * n_k + i];
-            g[i] = exp((double)c->a[h] * log1p(exp(x)));
+            g[i] = c->bound < 0 ? exp((double)c->bound / (1 + exp(-(double)c->a[h] * x)))
+                                : exp((double)c->a[h] * log1p(exp(x)));
         }
         double b = 1 / (1 + exp(-(double)c->beta[(size_t)t * c->n_heads + h]));
         for (uint32_t j = 0; j < n_v; j++) {
@@ -933,7 +937,7 @@ static void check_kda(const struct kda_case *c, uint32_t h, const float *y) {
     }
 }
 
-static void one_kda(const struct rows *r, uint32_t n_heads, uint32_t n_k, uint32_t n_v,
+static void one_kda(const struct rows *r, uint32_t n_heads, uint32_t n_k, uint32_t n_v, float bound,
                     bool slices) {
     size_t keys = (size_t)r->n * n_heads * n_k, values = (size_t)r->n * n_heads * n_v;
     size_t page = (size_t)n_heads * n_k * n_v, total = values + N_PAGES * page;
@@ -952,14 +956,15 @@ static void one_kda(const struct rows *r, uint32_t n_heads, uint32_t n_k, uint32
     conf_fill(&rng, CONF_PLAIN, dt, (size_t)n_heads * n_k);
     conf_fill(&rng, CONF_PLAIN, pages, N_PAGES * page);
     for (size_t i = 0; i < n_heads; i++)
-        a[i] = -0.02f - 4 * fabsf(a[i]);
+        a[i] = bound < 0 ? 0.02f + 4 * fabsf(a[i]) : -0.02f - 4 * fabsf(a[i]);
     for (size_t i = 0; i < keys; i++) {
         k[i] /= sqrtf((float)n_k);  /* as the norm leaves them, so that states stay bounded */
         alpha[i] *= i % 7 ? 4 : 40; /* past 20, where softplus is its argument */
     }
-    struct kda_case c = {r, q, k, v, alpha, beta, a, dt, pages, n_heads, n_k, n_v, 0};
+    struct kda_case c = {r, q, k, v, alpha, beta, a, dt, pages, n_heads, n_k, n_v, 0, bound};
     char what[96];
-    snprintf(what, sizeof what, "%u rows, %u heads of %u and %u", r->n, n_heads, n_k, n_v);
+    snprintf(what, sizeof what, "%u rows, %u heads of %u and %u, bound %g", r->n, n_heads, n_k, n_v,
+             (double)bound);
     conf_tolerance(1e-5f);
     conf_case(what, run_kda, &c, CONF_F32, total, y);
     float *cut = conf_host(total * sizeof *cut);
@@ -975,18 +980,22 @@ static void one_kda(const struct rows *r, uint32_t n_heads, uint32_t n_k, uint32
 static void channel_delta(void) {
     need_op(SL_OP_channel_delta);
     static struct rows r;
-    static const uint32_t heads[] = {1, 3, 2, 5, 2, 1}, n_k[] = {1, 24, 7, 16, 64, 40};
-    static const uint32_t n_v[] = {1, 24, 33, 5, 64, 113};
-    for (size_t i = 0; i < CONF_COUNT(heads); i++) {
+    static const uint32_t heads[] = {1, 3, 2, 5, 2, 1, 1, 2};
+    static const uint32_t n_k[] = {1, 24, 7, 16, 64, 40, 128, 200};
+    static const uint32_t n_v[] = {1, 24, 33, 5, 64, 113, 128, 36};
+    static const float bounds[] = {0, -5, -0.5f};
+    for (size_t i = 0; i < CONF_COUNT(heads) * CONF_COUNT(bounds); i++) {
+        size_t s = i / CONF_COUNT(bounds);
+        float bound = bounds[i % CONF_COUNT(bounds)];
         memset(&r, 0, sizeof r);
         fill_table(&r);
         add_rows(&r, 2, 63, 1);
         add_rows(&r, 0, 61, 70);
         add_rows(&r, 1, 0, 17);
-        one_kda(&r, heads[i], n_k[i], n_v[i], false);
+        one_kda(&r, heads[s], n_k[s], n_v[s], bound, false);
         r.n = 0;
         add_rows(&r, 1, 0, 150);
-        one_kda(&r, heads[i], n_k[i], n_v[i], true);
+        one_kda(&r, heads[s], n_k[s], n_v[s], bound, true);
     }
 }
 

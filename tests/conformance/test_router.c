@@ -328,6 +328,68 @@ static void expert_scales(void) {
     }
 }
 
+/* Ids that runs of experts share: of the chosen ones, divided, and weighted by the scores there. */
+static void shared_ids(void) {
+    if (!conf_device()->caps.router_share) {
+        print_message("%s has no ids that experts share\n", conf_device()->caps.id);
+        skip();
+    }
+    /* n_expert, share, k, n_group, n_group_used: one warp's choice of few and of more, a block's */
+    static const uint32_t shape[][5] = {
+        {2, 2, 1},         {6, 3, 2},          {12, 3, 4},        {128, 2, 8},  {35, 7, 5},
+        {1024, 4, 20},     {250, 5, 16},       {128, 2, 17},      {514, 2, 3},  {64, 2, 6, 4, 2},
+        {240, 3, 8, 8, 3}, {300, 4, 7, 10, 4}, {96, 4, 20, 6, 5}, {256, 256, 8}};
+    for (size_t i = 0; i < CONF_COUNT(shape); i++) {
+        uint32_t n = shape[i][0], k = shape[i][2];
+        if (shape[i][3] && !conf_device()->caps.router_groups)
+            continue;
+        struct sl_op_router op = {.n_tok = 7,
+                                  .n_expert = n,
+                                  .k = k,
+                                  .scale = 0.05f,
+                                  .n_group = shape[i][3],
+                                  .n_group_used = shape[i][4]};
+        struct sl_rng rng = {n + k};
+        float *x = conf_host((size_t)op.n_tok * n * sizeof *x);
+        uint32_t *chosen = conf_host((size_t)op.n_tok * k * 4),
+                 *ids = conf_host((size_t)op.n_tok * k * 4);
+        float *weights = conf_host((size_t)op.n_tok * k * sizeof *weights);
+        conf_fill(&rng, CONF_PLAIN, x, (size_t)op.n_tok * n);
+        op.logits = x;
+        op.score = i % 2 ? SL_ROUTER_SIGMOID : SL_ROUTER_SOFTMAX;
+        op.normalize = i % 3 != 2;
+        if (i % 5 == 3) { /* which changes the choice, and no weight */
+            float *bias = conf_host(n * sizeof *bias);
+            conf_fill(&rng, CONF_PLAIN, bias, n);
+            op.bias = bias;
+        }
+        struct router_case plain = {op};
+        op.share = shape[i][1];
+        struct router_case shared = {op};
+        conf_case("chosen", run_ids, &plain, CONF_U32, (size_t)op.n_tok * k, chosen);
+        conf_case("shared ids", run_ids, &shared, CONF_U32, (size_t)op.n_tok * k, ids);
+        conf_tolerance(1e-6f);
+        conf_case("their weights", run_weights, &shared, CONF_F32, (size_t)op.n_tok * k, weights);
+        for (uint32_t t = 0; t < op.n_tok; t++) {
+            double all = 0, sum = 0, want[SL_MAX_EXPERTS_USED], tol[SL_MAX_EXPERTS_USED];
+            for (uint32_t e = 0; e < n; e++)
+                all += exp(x[(size_t)t * n + e]);
+            for (uint32_t r = 0; r < k; r++) {
+                uint32_t id = chosen[t * k + r] / op.share;
+                double at = x[(size_t)t * n + id];
+                assert_int_equal(ids[t * k + r], id);
+                want[r] = op.score == SL_ROUTER_SIGMOID ? 1 / (1 + exp(-at)) : exp(at) / all;
+                sum += want[r];
+            }
+            for (uint32_t r = 0; r < k; r++) {
+                want[r] *= (double)op.scale / (op.normalize ? sum : 1);
+                tol[r] = want[r] * 2e-5 + 1e-9;
+            }
+            conf_near("their weights", weights + (size_t)t * k, want, tol, k);
+        }
+    }
+}
+
 /* A model gone wrong must not take the process with it: ids stay in range and distinct. */
 static void not_numbers(void) {
     for (uint32_t mode = 0; mode < 4; mode++) {
@@ -364,6 +426,7 @@ int main(int argc, char **argv) {
                                              {"sigmoid_topk", sigmoid_topk},
                                              {"groups of few", groups_of_few},
                                              {"a scale for each expert", expert_scales},
+                                             {"ids that experts share", shared_ids},
                                              {"not numbers", not_numbers}};
     return conf_main(argc, argv, "router", &limits, tests, CONF_COUNT(tests));
 }

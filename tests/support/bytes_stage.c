@@ -31,8 +31,8 @@ struct bytes_stage {
     pthread_mutex_t lock;
 };
 
-static void must(enum sl_status st, const struct sl_err *err) {
-    if (st == SL_OK)
+static void must(enum sl_status status, const struct sl_err *err) {
+    if (status == SL_OK)
         return;
     sl_error("a message between sound ends: %s", err->text);
     abort();
@@ -136,13 +136,14 @@ static void close_bytes(struct sl_stage *stage) {
     free(s);
 }
 
-static const struct sl_stage_ops ops = {send_bytes, cancel_bytes, close_bytes, NULL};
+static const struct sl_stage_ops ops = {
+    .send = send_bytes, .cancel = cancel_bytes, .close = close_bytes};
 
 static enum sl_status init_end(struct end *e, const struct sl_message_limits *l) {
-    enum sl_status st = sl_message_arrays_init(&e->others, l);
-    for (uint32_t i = 0; i < l->n_micro_batches && st == SL_OK; i++)
-        st = sl_message_arrays_init(&e->micro_batches[i], l);
-    return st;
+    enum sl_status status = sl_message_arrays_init(&e->others, l);
+    for (uint32_t i = 0; i < l->n_micro_batches && status == SL_OK; i++)
+        status = sl_message_arrays_init(&e->micro_batches[i], l);
+    return status;
 }
 
 static enum sl_status wrap(const struct sl_stage_source *source, uint32_t index,
@@ -159,16 +160,16 @@ static enum sl_status wrap(const struct sl_stage_source *source, uint32_t index,
     s->owner = (struct sl_stage_owner){was_passed, was_answered, meanwhile};
     s->behind = behind;
     pthread_mutex_init(&s->lock, NULL);
-    enum sl_status st = sl_stage_ask(behind, &hello, err);
+    enum sl_status status = sl_stage_ask(behind, &hello, err);
     s->limits = sl_message_limits(local->plan, &hello.answer.hello);
     s->room = sl_message_max_bytes(&s->limits);
     s->wire = malloc(s->room);
-    if (st == SL_OK && (!s->wire || init_end(&s->far, &s->limits) != SL_OK ||
-                        init_end(&s->near, &s->limits) != SL_OK))
-        st = sl_fail(err, SL_ERR_NOMEM, "no memory for a stage behind bytes");
-    if (st != SL_OK) {
+    if (status == SL_OK && (!s->wire || init_end(&s->far, &s->limits) != SL_OK ||
+                            init_end(&s->near, &s->limits) != SL_OK))
+        status = sl_fail(err, SL_ERR_NOMEM, "no memory for a stage behind bytes");
+    if (status != SL_OK) {
         close_bytes(&s->base);
-        return st;
+        return status;
     }
     *out_stage = &s->base;
     return SL_OK;

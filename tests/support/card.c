@@ -4,6 +4,8 @@
 #include "backends/recorded.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +22,7 @@ struct region {
     struct sl_buffer *memory; /* allocated: the CPU's */
 };
 
-enum kind { OP, COPY, UPLOAD, AFTER, REPLAY, PEER_COPY, FOLLOW, NOTHING };
+enum kind { OP, COPY, UPLOAD, AFTER, REPLAY, PEER_COPY, FOLLOW, HELD, NOTHING };
 
 struct card;
 
@@ -64,6 +66,8 @@ struct sl_graph {
 struct sl_signal {
     struct card *of;
     uint64_t point;
+    uint32_t held;          /* so often */
+    atomic_uint n_released; /* of these */
 };
 
 struct card {
@@ -180,6 +184,15 @@ static enum sl_status run_until(struct card *c, enum sl_queue q, uint64_t point)
 
 static enum sl_status run_graph(struct card *c, const struct sl_graph *graph);
 
+/* The other cards go on meanwhile. */
+static void wait_for_host(struct card *c, const struct entry *e) {
+    while ((int32_t)(atomic_load(&e->follow.signal->n_released) - (uint32_t)e->follow.point) < 0) {
+        pthread_mutex_unlock(&c->source->lock);
+        sched_yield();
+        pthread_mutex_lock(&c->source->lock);
+    }
+}
+
 static enum sl_status run_entry(struct card *c, const struct entry *e) {
     switch (e->kind) {
     case OP:
@@ -198,6 +211,9 @@ static enum sl_status run_entry(struct card *c, const struct entry *e) {
             return SL_ERR_DEVICE_LOST;
         return run_until(of, SL_QUEUE_OPS, e->follow.point);
     }
+    case HELD:
+        wait_for_host(c, e);
+        return SL_OK;
     case PEER_COPY:
         memcpy(at(e->copy.dst), at(e->copy.src), e->copy.dst.bytes);
         return SL_OK;
@@ -463,7 +479,8 @@ static void card_signal_free(struct sl_device *d, struct sl_signal *signal) {
         die("a signal was freed by another card", signal);
     for (const struct card *o = c->source->cards; o; o = o->next)
         for (size_t i = o->queue[SL_QUEUE_OPS].head; !o->lost && i < o->queue[SL_QUEUE_OPS].n; i++)
-            if (o->queue[SL_QUEUE_OPS].entries[i].kind == FOLLOW &&
+            if ((o->queue[SL_QUEUE_OPS].entries[i].kind == FOLLOW ||
+                 o->queue[SL_QUEUE_OPS].entries[i].kind == HELD) &&
                 o->queue[SL_QUEUE_OPS].entries[i].follow.signal == signal)
                 die("a signal was freed that a card waits for", signal);
     c->source->stats.n_signals--;
@@ -501,7 +518,22 @@ static enum sl_status card_signal_follow(struct sl_device *d, struct sl_signal *
 
 /* Who follows a lost card is told so in any case. */
 static void card_signal_release(struct sl_signal *signal) {
-    (void)signal;
+    atomic_store(&signal->n_released, signal->held);
+}
+
+static enum sl_status card_signal_hold(struct sl_device *d, struct sl_signal *signal) {
+    ENTER(d);
+    if (signal->of != c)
+        die("a signal was held by another card", signal);
+    if (c->lost)
+        return SL_ERR_DEVICE_LOST;
+    struct entry *e = push(&c->queue[SL_QUEUE_OPS]);
+    e->kind = HELD;
+    e->follow.of = c;
+    e->follow.signal = signal;
+    e->follow.point = ++signal->held;
+    c->source->stats.n_holds++;
+    return SL_OK;
 }
 
 /* Takes what a relay takes; copies go their usual way. */
@@ -620,6 +652,9 @@ RUN(latent_attention, R(kv.rows), R(q), R(y), R(page_table), R(row_seq), R(row_l
 RUN(hadamard, R(x))
 RUN(index_choose, R(keys.rows), R(q), R(w), R(chosen), R(page_table), R(row_seq), R(row_len))
 RUN(chosen_attention, R(kv.rows), R(q), R(y), R(chosen), R(page_table), R(row_seq), R(row_len))
+RUN(clamped_glu, R(gate), R(up), R(y))
+RUN(block_choose, R(keys.rows), R(q), R(chosen), R(page_table), R(row_seq), R(row_len))
+RUN(block_attention, R(kv.k), R(kv.v), R(q), R(y), R(chosen), R(page_table), R(row_seq), R(row_len))
 RUN(gelu_mul, R(gate), R(up), R(y))
 RUN(scale, R(x), R(by), R(rows), R(y))
 RUN(gate_heads, R(gate), R(y))
@@ -890,6 +925,7 @@ static const struct sl_backend_ops card_ops = {
     .signal_raise = card_signal_raise,
     .signal_follow = card_signal_follow,
     .signal_release = card_signal_release,
+    .signal_hold = card_signal_hold,
     .relay_open = card_relay_open,
     .relay_end = card_relay_end,
     .relay_close = card_relay_close,

@@ -60,6 +60,7 @@ struct card_stats {
     uint64_t most_of[SL_MAX_STAGES];    /* bytes, of each card */
     uint64_t n_peer_copies, n_receives; /* takes: sl_op_receive that have run */
     int64_t n_signals;                  /* not freed */
+    uint64_t n_holds;                   /* of its own queue, until the host lets it go on */
     uint64_t n_relays;                  /* opened */
     uint64_t n_maxima;                  /* rows of sl_op_block_max that have run */
     uint64_t back_bytes;                /* by copies on the queue of the ops to the host */

@@ -16,7 +16,7 @@
  * driver (fake_cuda.h) faults of kernels are that one's, so that the scripts run without a GPU. */
 #include "tests/support/fake_cuda.h"
 
-#include "backends/cuda/driver.h"
+#include "backends/gpu/driver.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -57,7 +57,7 @@ static const char *const names[NONE] = {"trap", "illegal", "late", "full", "full
 static const char *const kernel_names[] = {"trapping", "writing", "late"};
 static const char *const kernel_does[] = {"traps", "writes to address 0", "traps when it ends"};
 
-static struct sl_cuda_driver real;
+static struct sl_gpu_driver real;
 static atomic_int fault = NONE;
 static int at_device = ANY;
 static const char *trigger; /* a file */

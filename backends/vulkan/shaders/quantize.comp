@@ -2,7 +2,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-/* Input rows to int8, as backends/cpu/quantize.h defines it: four times 256 elements a workgroup,
+/* Input rows to int8, as backends/cpu/matmul/quantize.h defines it: four times 256 elements a workgroup,
  * 16 elements an invocation. */
 layout(local_size_x = 64) in;
 layout(push_constant) uniform args {

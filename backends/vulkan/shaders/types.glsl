@@ -1,5 +1,5 @@
 /* Tensor types: one element of a float type, and 16 elements of a quantised one, in the form of
- * backends/cpu/formats.h: integers, an integer scale and minimum, and the block's d and dmin. */
+ * backends/cpu/matmul/formats.h: integers, an integer scale and minimum, and the block's d and dmin. */
 
 /* Address of the type's grid, for types with one: 8 int8 an entry, 4 of IQ3's (grids.c). */
 uint64_t iq_grid;

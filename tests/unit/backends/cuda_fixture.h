@@ -10,8 +10,9 @@
 
 #include <cmocka.h>
 
-#include "backends/cuda/cuda_internal.h"
+#include "backends/cuda/cuda.h"
 #include "backends/cuda/images.h"
+#include "backends/gpu/gpu_internal.h"
 #include "tests/support/fake_cuda.h"
 
 #include <dlfcn.h>
@@ -50,16 +51,16 @@ static inline void need_kernels(void) {
     skip();
 }
 
-static inline enum sl_status open_gpu(uint32_t ordinal, uint32_t stage_bytes,
+static inline enum sl_status open_gpu(uint32_t ordinal, uint32_t staging_bytes,
                                       struct sl_device **out) {
     struct sl_cuda_config config = {
-        .ordinal = ordinal, .driver_path = driver_path, .stage_bytes = stage_bytes};
+        .ordinal = ordinal, .driver_path = driver_path, .staging_bytes = staging_bytes};
     return sl_cuda_open(&config, out, &err);
 }
 
-static inline struct sl_device *opened(uint32_t stage_bytes) {
+static inline struct sl_device *opened(uint32_t staging_bytes) {
     struct sl_device *d = NULL;
-    if (open_gpu(0, stage_bytes, &d))
+    if (open_gpu(0, staging_bytes, &d))
         fail_msg("%s", err.text);
     return d;
 }
@@ -67,8 +68,8 @@ static inline struct sl_device *opened(uint32_t stage_bytes) {
 static inline void fill(struct sl_device *d, void *addr, uint32_t value) {
     struct sl_karg_fill a = {.dst = addr, .n = 1, .value = value};
     const struct sl_dim3 one = {1, 1, 1}, block = {32, 1, 1};
-    assert_int_equal(
-        sl_cuda_launch((struct sl_cuda *)d, SL_KERNEL_fill, one, block, 0, &a, sizeof a), SL_OK);
+    assert_int_equal(sl_gpu_launch((struct sl_gpu *)d, SL_KERNEL_fill, one, block, 0, &a, sizeof a),
+                     SL_OK);
 }
 
 /* Where the fake driver is, for a program build/MODE/tests/unit/backends/NAME: beside unit/. */

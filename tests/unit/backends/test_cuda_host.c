@@ -194,8 +194,8 @@ static void copies(void **state) {
     (void)state;
     need_kernels();
     struct sl_device *d = opened(1); /* the smallest stage there is */
-    struct sl_cuda *c = (struct sl_cuda *)d;
-    uint32_t segment = c->stage.segment_bytes;
+    struct sl_gpu *c = (struct sl_gpu *)d;
+    uint32_t segment = c->staging.segment_bytes;
     assert_int_equal(segment, 256 << 10);
     const size_t sizes[] = {1,           3,           255,         256,
                             segment - 1, segment,     segment + 1, 4 * (size_t)segment,
@@ -216,7 +216,7 @@ static void copies(void **state) {
     }
     assert_true(sl_metric(device_stage_waits_total) > waits); /* it was full, and waited */
     /* and took no more memory */
-    assert_int_equal(fake->live_pinned_bytes, 4 * segment + SL_CUDA_WORDS_BYTES);
+    assert_int_equal(fake->live_pinned_bytes, 4 * segment + SL_GPU_WORDS_BYTES);
     for (size_t i = 0; i < N; i++) {
         memset(back, 0, sizes[i]);
         assert_int_equal(mem_download(d, back, addr[i], sizes[i]), SL_OK);
@@ -234,7 +234,7 @@ static void many_small(void **state) {
     (void)state;
     need_kernels();
     struct sl_device *d = opened(1);
-    struct sl_cuda *c = (struct sl_cuda *)d;
+    struct sl_gpu *c = (struct sl_gpu *)d;
     enum { N = 20000, BYTES = 40 };
     struct sl_rng rng = {2};
     char *expected = malloc((size_t)N * BYTES), *back = malloc((size_t)N * BYTES);
@@ -252,7 +252,7 @@ static void many_small(void **state) {
             for (size_t j = 0; j < sizeof table; j++)
                 table[j] = (char)sl_rng_u64(&rng);
             const void *at = NULL;
-            assert_int_equal(sl_cuda_push(c, table, 1 + i / 5, &at), SL_OK);
+            assert_int_equal(sl_gpu_push(c, table, 1 + i / 5, &at), SL_OK);
             assert_int_equal((uintptr_t)at % 256, 0);
             /* Its place is no buffer's: read as the driver does. */
             const struct sl_buffer stage = {
@@ -265,10 +265,10 @@ static void many_small(void **state) {
     assert_memory_equal(back, expected, (size_t)N * BYTES);
     free(expected);
     free(back);
-    char *large = calloc(1, c->stage.segment_bytes + 1);
+    char *large = calloc(1, c->staging.segment_bytes + 1);
     const void *at;
-    assert_int_equal(sl_cuda_push(c, large, c->stage.segment_bytes, &at), SL_OK);
-    assert_int_equal(sl_cuda_push(c, large, c->stage.segment_bytes + 1, &at), SL_ERR_INVALID);
+    assert_int_equal(sl_gpu_push(c, large, c->staging.segment_bytes, &at), SL_OK);
+    assert_int_equal(sl_gpu_push(c, large, c->staging.segment_bytes + 1, &at), SL_ERR_INVALID);
     free(large);
     mem_free(d, addr);
     assert_false(fake->misused);
@@ -279,14 +279,14 @@ static void launches(void **state) {
     (void)state;
     need_kernels();
     struct sl_device *d = opened(0);
-    struct sl_cuda *c = (struct sl_cuda *)d;
+    struct sl_gpu *c = (struct sl_gpu *)d;
     void *addr;
     uint32_t back[1000];
     assert_int_equal(mem_alloc(d, sizeof back, &addr), SL_OK);
     uint64_t first = fake->n_launches;
     struct sl_karg_fill a = {.dst = addr, .n = 1000, .value = 0xabcd1234};
     const struct sl_dim3 grid = {4, 1, 1}, block = {256, 1, 1};
-    assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, grid, block, 0, &a, sizeof a), SL_OK);
+    assert_int_equal(sl_gpu_launch(c, SL_KERNEL_fill, grid, block, 0, &a, sizeof a), SL_OK);
     a.value = 0; /* copied by the launch */
     assert_int_equal(mem_download(d, back, addr, sizeof back), SL_OK);
     for (int i = 0; i < 1000; i++)
@@ -299,20 +299,19 @@ static void launches(void **state) {
 
     /* Above 48 KiB shared memory is asked for, once; above what there is, refused here. */
     const struct sl_dim3 wide = {3, 5, 7}, tile = {32, 4, 2};
-    assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, wide, tile, 100000, &a, sizeof a), SL_OK);
+    assert_int_equal(sl_gpu_launch(c, SL_KERNEL_fill, wide, tile, 100000, &a, sizeof a), SL_OK);
     l = &fake->launch[first + 1];
     assert_int_equal(l->grid[1] * 10 + l->grid[2], 57);
     assert_int_equal(l->block[1] * 10 + l->block[2], 42);
     assert_int_equal(l->smem_bytes, 100000);
     uint64_t calls = fake->n_calls;
-    assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, wide, tile, 99999, &a, sizeof a), SL_OK);
+    assert_int_equal(sl_gpu_launch(c, SL_KERNEL_fill, wide, tile, 99999, &a, sizeof a), SL_OK);
     assert_int_equal(fake->n_calls - calls, 2); /* the context, the launch */
-    assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, wide, tile, 232449, &a, sizeof a),
+    assert_int_equal(sl_gpu_launch(c, SL_KERNEL_fill, wide, tile, 232449, &a, sizeof a),
                      SL_ERR_UNSUPPORTED);
     /* What the driver refuses leaves the device in use. */
     const struct sl_dim3 huge = {2048, 1, 1};
-    assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, grid, huge, 0, &a, sizeof a),
-                     SL_ERR_INVALID);
+    assert_int_equal(sl_gpu_launch(c, SL_KERNEL_fill, grid, huge, 0, &a, sizeof a), SL_ERR_INVALID);
     assert_int_equal(sl_device_sync(d), SL_OK);
     mem_free(d, addr);
     assert_false(fake->misused);
@@ -363,7 +362,7 @@ static void words(void **state) {
     }
     /* What is uploaded may be read as soon as a kernel runs, so the next one starts after it. */
     static const bool early[] = {true, false, true, true}; /* an upload, three ops */
-    ((struct sl_cuda *)d)->early_start = true;             /* also without kernels that may */
+    ((struct sl_gpu *)d)->early_start = true;              /* also without kernels that may */
     uint64_t first = fake->n_launches;
     assert_int_equal(mem_upload(d, addr, sent, 4), SL_OK);
     for (int i = 0; i < 3; i++)
@@ -409,19 +408,19 @@ static void out_of_memory(void **state) {
     struct sl_device_limits limits = {.max_tok = 8, .max_n_in = 256};
     if (sl_device_configure(d, &limits, &err))
         fail_msg("%s", err.text);
-    void *scratch = ((struct sl_cuda *)d)->scratch;
+    void *scratch = ((struct sl_gpu *)d)->scratch;
     fake->fail_symbol = "cuMemAlloc_v2";
     fake->fail_result = SL_CU_OUT_OF_MEMORY;
     assert_int_equal(sl_device_configure(d, &limits, &err), SL_ERR_DEVICE_OOM);
     assert_says("MiB of scratch");
-    assert_ptr_equal(((struct sl_cuda *)d)->scratch, scratch);
+    assert_ptr_equal(((struct sl_gpu *)d)->scratch, scratch);
     sl_device_close(&d);
     assert_int_equal(fake->live_device_bytes, 0);
 }
 
 /* After a fault every call is refused at once, without the driver, and closing still works. */
 static void check_lost(struct sl_device *d) {
-    struct sl_cuda *c = (struct sl_cuda *)d;
+    struct sl_gpu *c = (struct sl_gpu *)d;
     uint64_t calls = fake->n_calls;
     char byte = 1;
     void *addr = &byte;
@@ -433,8 +432,8 @@ static void check_lost(struct sl_device *d) {
     const struct sl_buffer b = {.device = d, .bytes = 1, .addr = c->counters};
     assert_int_equal(sl_device_upload(d, sl_span_all(&b), &byte), SL_ERR_DEVICE_LOST);
     assert_int_equal(sl_device_download(d, &byte, sl_span_all(&b)), SL_ERR_DEVICE_LOST);
-    assert_int_equal(sl_cuda_push(c, &byte, 1, &at), SL_ERR_DEVICE_LOST);
-    assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, one, one, 0, &a, sizeof a),
+    assert_int_equal(sl_gpu_push(c, &byte, 1, &at), SL_ERR_DEVICE_LOST);
+    assert_int_equal(sl_gpu_launch(c, SL_KERNEL_fill, one, one, 0, &a, sizeof a),
                      SL_ERR_DEVICE_LOST);
     assert_int_equal(fake->n_calls, calls);
     sl_device_close(&d);
@@ -449,7 +448,7 @@ static void lost(void **state) {
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         reset(state);
         struct sl_device *d = opened(0);
-        struct sl_cuda *c = (struct sl_cuda *)d;
+        struct sl_gpu *c = (struct sl_gpu *)d;
         void *addr;
         char bytes[64] = {0};
         assert_int_equal(mem_alloc(d, sizeof bytes, &addr), SL_OK);
@@ -459,7 +458,7 @@ static void lost(void **state) {
         fake->fail_result = CU_ILLEGAL_ADDRESS;
         fake->sticky = true;
         enum sl_status status =
-            i == 0   ? sl_cuda_launch(c, SL_KERNEL_fill, one, block, 0, &a, sizeof a)
+            i == 0   ? sl_gpu_launch(c, SL_KERNEL_fill, one, block, 0, &a, sizeof a)
             : i == 1 ? mem_upload(d, addr, bytes, sizeof bytes - 1) /* no whole words */
             : i == 2 ? mem_download(d, bytes, addr, sizeof bytes)
             : i == 3 ? sl_device_sync(d)
@@ -480,7 +479,7 @@ static void kernel_fault(void **state) {
     struct sl_karg_fill a = {.dst = addr, .n = 1, .value = 1};
     const struct sl_dim3 one = {1, 1, 1};
     fake->kernel_fault = CU_ILLEGAL_ADDRESS;
-    assert_int_equal(sl_cuda_launch((struct sl_cuda *)d, SL_KERNEL_fill, one, one, 0, &a, sizeof a),
+    assert_int_equal(sl_gpu_launch((struct sl_gpu *)d, SL_KERNEL_fill, one, one, 0, &a, sizeof a),
                      SL_OK);
     assert_int_equal(mem_download(d, &back, addr, 4), SL_ERR_DEVICE_LOST);
     assert_int_equal(back, 5);

@@ -2,15 +2,12 @@
 #include "tests/unit/backends/cuda_fixture.h"
 #include "tests/support/device_memory.h"
 
-/* Is it an op that GPUs do not compute yet? */
-static bool is_of_host(enum sl_op op) {
+/* Ops that no GPU has yet. */
+static const bool host_only[SL_OP_COUNT] = {
 #define SL_OP(name)
-#define SL_OP_HOST(name)                                                                           \
-    if (op == SL_OP_##name)                                                                        \
-        return true;
+#define SL_OP_HOST(name) [SL_OP_##name] = true,
 #include "backends/ops.def"
-    return false;
-}
+};
 
 /* A layer's ops for one row, with room for what tests vary. */
 struct layer_ops {
@@ -320,6 +317,35 @@ static void groups(void **state) {
     assert_int_equal(sl_device_need(d, &need, &err), SL_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "has no op 'router' with groups of experts"));
     l.router.n_group = 4, l.router.n_group_used = 2;
+    assert_int_equal(sl_op_router(d, &l.router), SL_ERR_UNSUPPORTED);
+    close_sound(d);
+    fake->missing_kernel = NULL;
+}
+
+/* So have ids that experts share, of groups too; such a router is in no fused form. */
+static void shared_ids(void **state) {
+    (void)state;
+    need_kernels();
+    const struct sl_op_need need = {.op = SL_OP_router, .dtype = SL_DTYPE_COUNT, .share = true};
+    struct sl_device *d = opened_for_layers();
+    assert_int_equal(sl_device_need(d, &need, &err), SL_OK);
+    struct layer_ops l = layer_ops(1);
+    l.router.share = 2;
+    assert_non_null(strstr(launched(d, &l), "matvec_F32 router_share moe_pair_up_Q4_K"));
+    l.router.n_group = 4, l.router.n_group_used = 2;
+    assert_non_null(strstr(launched(d, &l), "matvec_F32 router_share moe_pair_up_Q4_K"));
+    l = layer_ops(1);
+    l.router.share = 1; /* which is none */
+    assert_non_null(strstr(launched(d, &l), "fused_route moe_pair_up_Q4_K"));
+    close_sound(d);
+
+    fake->missing_kernel = "sl_k_router_share";
+    d = opened_for_layers();
+    assert_true(sl_device_has_op(d, SL_OP_router));
+    assert_non_null(strstr(launched(d, &l), "fused_route moe_pair_up_Q4_K"));
+    assert_int_equal(sl_device_need(d, &need, &err), SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "has no op 'router' with ids that experts share"));
+    l.router.share = 2;
     assert_int_equal(sl_op_router(d, &l.router), SL_ERR_UNSUPPORTED);
     close_sound(d);
     fake->missing_kernel = NULL;
@@ -644,7 +670,7 @@ static void missing(void **state) {
             fail_msg("without %s: %s", faster[i].kernel, names);
         assert_null(strstr(names, faster[i].kernel + strlen("sl_k_")));
         for (uint32_t op = 0; op < SL_OP_COUNT; op++)
-            assert_int_equal(sl_device_has_op(d, (enum sl_op)op), !is_of_host((enum sl_op)op));
+            assert_int_equal(sl_device_has_op(d, (enum sl_op)op), !host_only[op]);
         close_sound(d);
     }
     fake->missing_kernel = NULL;
@@ -747,6 +773,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(fused_q8_0, reset),
         cmocka_unit_test_setup(gpt_oss, reset),
         cmocka_unit_test_setup(groups, reset),
+        cmocka_unit_test_setup(shared_ids, reset),
         cmocka_unit_test_setup(gemma4, reset),
         cmocka_unit_test_setup(heads_of_512, reset),
         cmocka_unit_test_setup(not_fused, reset),

@@ -171,6 +171,38 @@ static void peer_faults(void **state) {
     }
 }
 
+/* What a GPU has been given behind a hold waits for the host, who lets it go, as often as it is
+ * held; another GPU goes on meanwhile. A GPU whose driver refuses the wait is given up. */
+static void held_for_the_host(void **state) {
+    need_kernels();
+    struct pair p = open_pair(state, 4);
+    for (uint32_t round = 0; round < 3; round++) {
+        uint32_t back = 0;
+        sl_point point;
+        fill(p.a, p.on_a, 5);
+        assert_int_equal(sl_device_sync(p.a), SL_OK);
+        assert_int_equal(sl_signal_hold(p.a, p.s), SL_OK);
+        fill(p.a, p.on_a, 6 + round);
+        assert_int_equal(sl_device_mark(p.a, SL_QUEUE_OPS, &point), SL_OK);
+        for (int i = 0; i < 100; i++)
+            assert_int_equal(sl_device_passed(p.a, SL_QUEUE_OPS, point), SL_AGAIN);
+        fill(p.b, p.on_b, 9);
+        assert_int_equal(mem_download(p.b, &back, p.on_b, 4), SL_OK);
+        assert_int_equal(back, 9);
+        assert_int_equal(sl_device_passed(p.a, SL_QUEUE_OPS, point), SL_AGAIN);
+        sl_signal_release(p.a, p.s);
+        assert_int_equal(sl_device_await(p.a, SL_QUEUE_OPS, point), SL_OK);
+        assert_int_equal(mem_download(p.a, &back, p.on_a, 4), SL_OK);
+        assert_int_equal(back, 6 + round);
+    }
+    fake->fail_symbol = "cuStreamWaitValue32_v2";
+    fake->fail_result = CU_ILLEGAL_ADDRESS;
+    assert_int_equal(sl_signal_hold(p.a, p.s), SL_ERR_DEVICE_LOST);
+    fake->fail_symbol = NULL;
+    assert_int_equal(sl_device_sync(p.b), SL_OK);
+    close_pair(&p);
+}
+
 /* Each call that several GPUs need fails once: the one that called is given up, or goes on without
  * where that is possible; the other stays in use. */
 static void peers_fail(void **state) {
@@ -232,7 +264,7 @@ static void no_signals(void **state) {
         fake->fail_result = cases[i].result;
         assert_int_equal(sl_signal_create(d, &s), cases[i].status);
         assert_null(s);
-        assert_int_equal(((struct sl_cuda *)d)->stage.words_taken, 0);
+        assert_int_equal(((struct sl_gpu *)d)->staging.words_taken, 0);
         assert_int_equal(sl_device_sync(d), cases[i].after);
         sl_device_close(&d);
         assert_false(fake->misused);
@@ -243,33 +275,33 @@ static void no_signals(void **state) {
  * that is free again begins anew. */
 static void many_signals(void **state) {
     struct sl_device *d;
-    struct sl_signal *s[SL_CUDA_WORDS], *more = NULL;
+    struct sl_signal *s[SL_GPU_WORDS], *more = NULL;
     need_kernels();
     reset(state);
     assert_int_equal(open_gpu(0, 0, &d), SL_OK);
     int64_t pinned = fake->live_pinned_bytes;
-    for (uint32_t i = 0; i < SL_CUDA_WORDS; i++)
+    for (uint32_t i = 0; i < SL_GPU_WORDS; i++)
         assert_int_equal(sl_signal_create(d, &s[i]), SL_OK);
-    for (uint32_t i = 0; i < SL_CUDA_WORDS; i++) {
+    for (uint32_t i = 0; i < SL_GPU_WORDS; i++) {
         for (uint32_t k = 0; k <= i; k++)
             assert_int_equal(sl_signal_raise(d, s[i]), SL_OK);
-        assert_true(sl_cuda_signal_is_out(s[i]));
+        assert_true(sl_gpu_signal_is_out(s[i]));
     }
     assert_int_equal(sl_signal_create(d, &more), SL_ERR_NOMEM);
     assert_null(more);
     sl_signal_release(d, s[7]);
-    for (uint32_t i = 0; i < SL_CUDA_WORDS; i++) /* each has a word of its own */
-        assert_int_equal(sl_cuda_signal_is_out(s[i]), i != 7);
+    for (uint32_t i = 0; i < SL_GPU_WORDS; i++) /* each has a word of its own */
+        assert_int_equal(sl_gpu_signal_is_out(s[i]), i != 7);
     assert_int_equal(sl_device_sync(d), SL_OK);
-    for (uint32_t i = 0; i < SL_CUDA_WORDS; i++)
-        assert_false(sl_cuda_signal_is_out(s[i]));
+    for (uint32_t i = 0; i < SL_GPU_WORDS; i++)
+        assert_false(sl_gpu_signal_is_out(s[i]));
     sl_signal_free(d, &s[5]);
     assert_int_equal(sl_signal_create(d, &s[5]), SL_OK);
-    assert_false(sl_cuda_signal_is_out(s[5]));
+    assert_false(sl_gpu_signal_is_out(s[5]));
     assert_int_equal(sl_signal_raise(d, s[5]), SL_OK);
-    assert_true(sl_cuda_signal_is_out(s[5]));
+    assert_true(sl_gpu_signal_is_out(s[5]));
     assert_int_equal(fake->live_pinned_bytes, pinned);
-    for (uint32_t i = 0; i < SL_CUDA_WORDS; i++)
+    for (uint32_t i = 0; i < SL_GPU_WORDS; i++)
         sl_signal_free(d, &s[i]);
     sl_device_close(&d);
     assert_int_equal(fake->live_pinned_bytes, 0);
@@ -546,7 +578,7 @@ static void relays(void **state) {
             assert_int_equal(mem_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, LARGE), SL_OK);
             fake->fail_symbol = NULL;
         }
-        assert_int_equal(((struct sl_cuda *)r.a)->relay.failed, cases[i].fails);
+        assert_int_equal(((struct sl_gpu *)r.a)->relay.failed, cases[i].fails);
         relay_turn(&r, 3, LARGE, false, cases[i].fails ? 1 : n);
         assert_int_equal(sl_device_sync(r.b), SL_OK);
         close_relay(&r);
@@ -641,7 +673,7 @@ static void relay_faults(void **state) {
         assert_int_equal(sl_device_passed(r.a, SL_QUEUE_UP, point), SL_ERR_DEVICE_LOST);
         assert_int_equal(sl_device_await(r.a, SL_QUEUE_UP, point), SL_ERR_DEVICE_LOST);
         assert_true(sl_device_relay_lost(r.a));
-        assert_false(((struct sl_cuda *)r.a)->lost);
+        assert_false(((struct sl_gpu *)r.a)->lost);
         uint64_t queued = fake->n_queued;
         assert_int_equal(mem_copy(r.a, SL_QUEUE_OPS, r.on_a, r.host, 4), SL_ERR_DEVICE_LOST);
         assert_int_equal(sl_device_mark(r.a, SL_QUEUE_OPS, &point), SL_ERR_DEVICE_LOST);
@@ -743,6 +775,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(two_gpus, reset),
         cmocka_unit_test_setup(peer_faults, reset),
+        cmocka_unit_test_setup(held_for_the_host, reset),
         cmocka_unit_test_setup(peers_fail, reset),
         cmocka_unit_test_setup(no_signals, reset),
         cmocka_unit_test_setup(many_signals, reset),

@@ -282,6 +282,14 @@ static void refusals(void **state) {
     REFUSES(router, router, n_group_used, 0, SL_ERR_INVALID);
     REFUSES(router, router, n_group_used, 5, SL_ERR_INVALID);
     REFUSES(router, router, k, 9, SL_ERR_INVALID);
+    router.share = 2;
+    assert_int_equal(sl_op_router(d, &router), SL_OK);
+    REFUSES(router, router, share, 3, SL_ERR_INVALID);
+    REFUSES(router, router, softmax_topk, true, SL_ERR_INVALID);
+    REFUSES(router, router, expert_scale, f, SL_ERR_INVALID);
+    d->caps.router_share = false;
+    REFUSES(router, router, k, 4, SL_ERR_UNSUPPORTED);
+    router.share = 0;
     d->caps.router_groups = false;
     REFUSES(router, router, k, 4, SL_ERR_UNSUPPORTED);
     d->caps.moe_bias = d->caps.swiglu_clamped = false; /* as a device without such kernels */

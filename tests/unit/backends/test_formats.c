@@ -1,6 +1,6 @@
 /* The block formats: dequantisation, grids, quantised input rows. */
-#include "backends/cpu/formats.h"
-#include "backends/cpu/matmul_kernels.h"
+#include "backends/cpu/matmul/formats.h"
+#include "backends/cpu/matmul.h"
 #include "tests/conformance/weights.h"
 #include "tests/peer/dequant_hash.h"
 

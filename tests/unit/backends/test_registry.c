@@ -1,7 +1,7 @@
 /* The registry: what lists of devices mean, and that whatever a backend finds opens by its id. */
 #include "backends/cpu/cpu.h"
 #include "backends/null/null.h"
-#include "backends/registry.h"
+#include "backends/registry/registry.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -159,6 +159,9 @@ static void found_is_opened(void **state) {
     }
     assert_non_null(strstr(all, "cpu"));
     assert_null(strstr(all, "null"));
+    sl_registry_list_planned(all, sizeof all);
+    for (uint32_t i = 0; (b = sl_backend_at(i)); i++)
+        assert_true((strstr(all, b->name) != NULL) == (b->planned && !b->hidden));
     char cut[3];
     sl_registry_list(cut, sizeof cut);
     assert_true(strlen(cut) <= 2);
@@ -179,9 +182,9 @@ static void what_is_not_there(void **state) {
     const struct sl_device_options options = {.n_threads = 1};
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_device *d = NULL;
-        enum sl_status st = sl_registry_open_id(cases[i].id, &options, &d, &err);
-        if (st != cases[i].status || !strstr(err.text, cases[i].says))
-            fail_msg("'%s': %d, %s", cases[i].id, st, err.text);
+        enum sl_status status = sl_registry_open_id(cases[i].id, &options, &d, &err);
+        if (status != cases[i].status || !strstr(err.text, cases[i].says))
+            fail_msg("'%s': %d, %s", cases[i].id, status, err.text);
         assert_null(d);
     }
 }

@@ -1,0 +1,442 @@
+/* sl_op_attention and sl_op_kv_write. */
+#include "backends/gpu/ops_internal.h"
+
+/* Values of 512 elements have up to four times the parts. Latents have fewer rows at once. */
+#define LATENT_WAVE_ROWS 8u
+#define WIDE_MOST_PARTS  4096u /* of all heads */
+
+/* So many rows at once as the scratch has room for. */
+static uint32_t wave_rows(const struct sl_gpu *c, uint32_t n_heads, uint32_t splits,
+                          uint32_t dim_v) {
+    uint64_t n = c->scratch_bytes / ((uint64_t)n_heads * splits * SL_ATTN_PART_FLOATS(dim_v) * 4);
+    return n < 1 ? 1 : n < SL_ATTN_WAVE_ROWS ? (uint32_t)n : SL_ATTN_WAVE_ROWS;
+}
+
+uint64_t sl_gpu_attention_scratch(const struct sl_device_limits *limits) {
+    uint64_t rows = limits->max_tok < SL_ATTN_WAVE_ROWS ? limits->max_tok : SL_ATTN_WAVE_ROWS;
+    uint64_t wide = (uint64_t)limits->max_heads * SL_WIDE_SPLITS(limits->max_heads);
+    if (limits->max_heads > 32 && wide < WIDE_MOST_PARTS) /* fewer heads may have more */
+        wide = WIDE_MOST_PARTS;
+    uint64_t parts = rows * limits->max_heads * SL_ATTN_SPLITS;
+    if (limits->max_head_n) /* so these are latents */
+        parts = wide * (rows < LATENT_WAVE_ROWS ? rows : LATENT_WAVE_ROWS);
+    else if (limits->max_head_dim >= SL_WIDE_DIM && parts < wide)
+        parts = wide;
+    return parts * SL_ATTN_PART_FLOATS(limits->max_head_dim) * 4;
+}
+
+static struct sl_karg_kv kv_args(const struct sl_kv_view *kv) {
+    return (struct sl_karg_kv){.k = kv->k,
+                               .v = kv->v,
+                               .k_page_bytes = kv->k_page_bytes,
+                               .v_page_bytes = kv->v_page_bytes,
+                               .n_kv_heads = kv->n_kv_heads,
+                               .dim_k = kv->head_dim_k,
+                               .dim_v = kv->head_dim_v,
+                               .q8 = kv->dtype == SL_DTYPE_Q8_0};
+}
+
+enum sl_status sl_gpu_kv_write(struct sl_device *d, const struct sl_op_kv_write *a) {
+    struct sl_karg_kv_write k = {.kv = kv_args(&a->kv),
+                                 .k = a->k,
+                                 .v = a->v,
+                                 .slot = a->slot,
+                                 .n_tok = a->n_tok,
+                                 .stride_k = a->stride_k,
+                                 .stride_v = a->stride_v};
+    struct sl_dim3 grid = {a->n_tok, a->kv.n_kv_heads, 1};
+    return SL_LAUNCH((struct sl_gpu *)d, SL_KERNEL_kv_write, grid, ((struct sl_dim3){64, 1, 1}), 0,
+                     k);
+}
+
+/* Latents as the keys of one head, whose first elements are its values too. */
+static struct sl_karg_kv latent_args(const struct sl_latent_view *kv) {
+    return (struct sl_karg_kv){.k = kv->rows,
+                               .v = kv->rows,
+                               .k_page_bytes = kv->page_bytes,
+                               .v_page_bytes = kv->page_bytes,
+                               .n_kv_heads = 1,
+                               .dim_k = kv->n_latent + kv->n_rot,
+                               .dim_v = kv->n_latent,
+                               .q8 = kv->dtype == SL_DTYPE_Q8_0};
+}
+
+enum sl_status sl_gpu_latent_write(struct sl_device *d, const struct sl_op_latent_write *a) {
+    struct sl_karg_kv_write k = {.kv = latent_args(&a->kv),
+                                 .k = a->x,
+                                 .v = a->x,
+                                 .slot = a->slot,
+                                 .n_tok = a->n_tok,
+                                 .stride_k = a->stride,
+                                 .stride_v = a->stride};
+    k.kv.dim_v = 0;
+    return SL_LAUNCH((struct sl_gpu *)d, SL_KERNEL_kv_write, ((struct sl_dim3){a->n_tok, 1, 1}),
+                     ((struct sl_dim3){64, 1, 1}), 0, k);
+}
+
+bool sl_gpu_takes_qkv(const struct sl_device *d, const struct sl_fused_qkv *a) {
+    (void)d;
+    return a->q_rope->head_dim <= SL_QKV_MAX_DIM && a->write->kv.head_dim_v <= SL_QKV_MAX_DIM &&
+           a->q_rope->n_tok <= 65535;
+}
+
+enum sl_status sl_gpu_fused_qkv(struct sl_device *d, const struct sl_fused_qkv *a) {
+    struct sl_gpu *c = (struct sl_gpu *)d;
+    const struct sl_op_kv_write *w = a->write;
+    const struct sl_op_rms_norm *qn = a->q_norm, *kn = a->k_norm;
+    struct sl_karg_qkv k = {.kv = kv_args(&w->kv),
+                            .q = a->q_rope->x,
+                            .k = a->k_rope->x,
+                            .v = w->v,
+                            .q_norm = qn ? qn->w : NULL,
+                            .k_norm = kn ? kn->w : NULL,
+                            .table = a->q_rope->table,
+                            .slot = w->slot,
+                            .n_heads = a->q_rope->n_heads,
+                            .dim = a->q_rope->head_dim,
+                            .stride_v = w->stride_v,
+                            .n_freq = a->q_rope->n_freq,
+                            .neox = a->q_rope->style == SL_ROPE_NEOX,
+                            .q_eps = qn ? qn->eps : -1,
+                            .k_eps = kn ? kn->eps : -1};
+    struct sl_dim3 grid = {sl_ceil_div(k.n_heads + 2 * w->kv.n_kv_heads, 4), w->n_tok, 1};
+    return SL_LAUNCH(c, SL_KERNEL_fused_qkv, grid, ((struct sl_dim3){128, 1, 1}), 0, k);
+}
+
+/* The size class that the tensor-core kernels take such heads in (0: 64, 1: 128, 2: 256), -1: they
+ * do not. */
+static int head_class(enum sl_dtype kv, uint32_t dim_k, uint32_t dim_v) {
+    uint32_t dim = dim_k > dim_v ? dim_k : dim_v;
+    if (kv != SL_DTYPE_F16 || dim > 256 || dim_k % 8 || dim_v % 8)
+        return -1;
+    return dim <= 64 ? 0 : dim <= 128 ? 1 : 2;
+}
+
+/* Soft caps and chunks, which kernels of their own have: one row at a time. */
+static bool any(const struct sl_op_attention *a) {
+    return a->softcap > 0 || a->chunk;
+}
+
+/* They have no soft caps and no chunks, and copy 16 bytes at a time, so rows of K and V must lie on
+ * 16-byte boundaries. All this is the
+ * model's alone, so all of a model's rows go one way. */
+static int dim_class(const struct sl_op_attention *a) {
+    const struct sl_kv_view *kv = &a->kv;
+    if (any(a))
+        return -1;
+    uintptr_t addresses =
+        (uintptr_t)kv->k | (uintptr_t)kv->v | kv->k_page_bytes | kv->v_page_bytes | (uintptr_t)a->y;
+    return addresses % 16 ? -1 : head_class(kv->dtype, kv->head_dim_k, kv->head_dim_v);
+}
+
+static bool split_fits(const struct sl_gpu *c, int class) {
+    return class >= 0 && sl_gpu_has(c, SL_FAMILY_attention_split, (uint32_t) class) &&
+           SL_ATTN_SPLIT_SMEM(64u << class) + SL_ATTN_SPLIT_STATIC_SMEM(64u << class) <=
+               c->max_smem_bytes;
+}
+
+static bool tile_fits(const struct sl_gpu *c, int class) {
+    return class >= 0 && sl_gpu_has(c, SL_FAMILY_attention_tile, (uint32_t) class) &&
+           SL_ATTN_TILE_SMEM(64u << class) <= c->max_smem_bytes;
+}
+
+bool sl_gpu_attention_fits(const struct sl_gpu *c, const struct sl_op_need *need) {
+    uint32_t dim_k = need->head_dim_k, dim_v = need->head_dim_v;
+    return (!need->extra && split_fits(c, head_class(need->dtype, dim_k, dim_v))) ||
+           (dim_v <= SL_ATTN_MAX_DIM_V &&
+            SL_ATTN_SMEM(dim_k, dim_k > dim_v ? dim_k : dim_v) <= c->max_smem_bytes);
+}
+
+/* How single rows go: which kernel, and whether its last block joins the parts. */
+struct single {
+    enum sl_kernel kernel;
+    struct sl_dim3 grid; /* z: rows */
+    uint32_t smem_bytes;
+    bool joins;
+};
+
+static enum sl_status plan_single(const struct sl_gpu *c, const struct sl_op_attention *a,
+                                  int class, struct single *out) {
+    uint32_t group = a->n_heads / a->kv.n_kv_heads;
+    uint32_t heads = a->kv.n_kv_heads * sl_ceil_div(group, SL_ATTN_HEAD_BLOCK);
+    uint32_t dim = a->kv.head_dim_k > a->kv.head_dim_v ? a->kv.head_dim_k : a->kv.head_dim_v;
+    uint32_t splits = a->max_pages < SL_ATTN_SPLITS ? a->max_pages : SL_ATTN_SPLITS;
+    *out = (struct single){.kernel = any(a) ? SL_KERNEL_attention_row_any : SL_KERNEL_attention_row,
+                           .grid = {splits, heads, 0},
+                           .smem_bytes = SL_ATTN_SMEM(a->kv.head_dim_k, dim)};
+    if (split_fits(c, class)) {
+        out->kernel = sl_kernel_of(SL_FAMILY_attention_split, (uint32_t) class);
+        out->smem_bytes = SL_ATTN_SPLIT_SMEM(64u << class);
+        out->joins = heads <= SL_GPU_COUNTERS / SL_ATTN_WAVE_ROWS;
+    } else if (a->kv.head_dim_v > SL_ATTN_MAX_DIM_V) {
+        return SL_ERR_UNSUPPORTED;
+    }
+    return SL_OK;
+}
+
+/* Single rows [row0, end): in parts, joined by the block that finishes last or by a second kernel.
+ */
+static enum sl_status single_rows(struct sl_gpu *c, const struct sl_op_attention *a,
+                                  struct sl_karg_attention *k, int class, uint32_t row0,
+                                  uint32_t end) {
+    struct single s;
+    SL_TRY(plan_single(c, a, class, &s));
+    uint32_t wave = wave_rows(c, a->n_heads, SL_ATTN_SPLITS, a->kv.head_dim_v);
+    k->done = s.joins ? c->counters : NULL;
+    for (; row0 < end; row0 += wave) {
+        k->row0 = row0;
+        k->n_rows = s.grid.z = end - row0 < wave ? end - row0 : wave;
+        SL_TRY(SL_LAUNCH(c, s.kernel, s.grid, ((struct sl_dim3){128, 1, 1}), s.smem_bytes, *k));
+        if (s.joins)
+            continue;
+        SL_TRY(SL_LAUNCH(c, any(a) ? SL_KERNEL_attention_join_any : SL_KERNEL_attention_join,
+                         ((struct sl_dim3){a->n_heads, k->n_rows, 1}),
+                         ((struct sl_dim3){128, 1, 1}), 0, *k));
+    }
+    return SL_OK;
+}
+
+static struct sl_karg_attention attention_args(const struct sl_gpu *c,
+                                               const struct sl_op_attention *a) {
+    return (struct sl_karg_attention){.kv = kv_args(&a->kv),
+                                      .q = a->q,
+                                      .sinks = a->sinks,
+                                      .y = a->y,
+                                      .part = c->scratch,
+                                      .page_table = a->page_table,
+                                      .row_seq = a->row_seq,
+                                      .row_len = a->row_len,
+                                      .n_heads = a->n_heads,
+                                      .stride_q = a->stride_q,
+                                      .max_pages = a->max_pages,
+                                      .window = a->window,
+                                      .scale = a->scale,
+                                      .softcap = a->softcap,
+                                      .chunk = a->chunk};
+}
+
+/* ---- heads of 512 ---- */
+
+/* Tiles of 16 pairs that a block of the kernels for heads of SL_WIDE_DIM takes at most; 0: such
+ * heads are not theirs. All this is the model's and the device's alone, so all rows of a model go
+ * one way.
+ */
+static uint32_t wide_tiles(const struct sl_gpu *c, const struct sl_op_attention *a) {
+    const struct sl_kv_view *kv = &a->kv;
+    uintptr_t addresses =
+        (uintptr_t)kv->k | (uintptr_t)kv->v | kv->k_page_bytes | kv->v_page_bytes | (uintptr_t)a->y;
+    if (kv->dtype != SL_DTYPE_F16 || kv->head_dim_k != SL_WIDE_DIM ||
+        kv->head_dim_v != SL_WIDE_DIM || a->window || a->sinks || any(a) || addresses % 16 ||
+        !sl_gpu_has(c, SL_FAMILY_attention_wide_parts, 0) ||
+        !sl_gpu_has(c, SL_FAMILY_latent_join, 0))
+        return 0;
+    for (uint32_t n = 4; n; n /= 2)
+        if (sl_gpu_has(c, SL_FAMILY_attention_wide_rows, n) &&
+            SL_ATTN_WIDE_SMEM(n) + SL_WIDE_STATIC_SMEM(n) <= c->max_smem_bytes)
+            return n;
+    return 0;
+}
+
+/* Rows [row0, end) in parts, so many rows at once as the scratch has room for. */
+static enum sl_status wide_parts(struct sl_gpu *c, const struct sl_op_attention *a,
+                                 struct sl_karg_attention *k, uint32_t row0, uint32_t end) {
+    uint32_t group = a->n_heads / a->kv.n_kv_heads, most = SL_WIDE_SPLITS(a->n_heads);
+    uint32_t blocks = a->kv.n_kv_heads * sl_ceil_div(group, 16);
+    uint32_t splits = a->max_pages * 2 < most ? a->max_pages * 2 : most;
+    uint32_t wave = wave_rows(c, a->n_heads, most, SL_WIDE_DIM);
+    for (; row0 < end; row0 += k->n_rows) {
+        k->row0 = row0;
+        k->n_rows = end - row0 < wave ? end - row0 : wave;
+        SL_TRY(SL_LAUNCH(c, SL_KERNEL_attention_wide_parts,
+                         ((struct sl_dim3){splits, blocks, k->n_rows}),
+                         ((struct sl_dim3){128, 1, 1}), SL_ATTN_WIDE_SMEM(1), *k));
+        SL_TRY(SL_LAUNCH(c, SL_KERNEL_latent_join, ((struct sl_dim3){a->n_heads, k->n_rows, 1}),
+                         ((struct sl_dim3){SL_WIDE_DIM / 4, 1, 1}), 0, *k));
+    }
+    return SL_OK;
+}
+
+static enum sl_status wide_attention(struct sl_gpu *c, const struct sl_op_attention *a,
+                                     struct sl_karg_attention *k, uint32_t tiles) {
+    SL_TRY(wide_parts(c, a, k, 0, a->n_decode));
+    if (a->n_decode == a->n_tok)
+        return SL_OK;
+    uint32_t group = a->n_heads / a->kv.n_kv_heads;
+    k->row0 = a->n_decode;
+    k->n_rows = a->n_tok - a->n_decode;
+    struct sl_dim3 grid = {sl_ceil_div((uint64_t)k->n_rows * group, 16 * tiles), a->kv.n_kv_heads,
+                           1};
+    return SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_attention_wide_rows, tiles), grid,
+                     ((struct sl_dim3){tiles == 1 ? 128 : 256, 1, 1}), SL_ATTN_WIDE_SMEM(tiles),
+                     *k);
+}
+
+enum sl_status sl_gpu_attention(struct sl_device *d, const struct sl_op_attention *a) {
+    struct sl_gpu *c = (struct sl_gpu *)d;
+    struct sl_karg_attention k = attention_args(c, a);
+    int class = dim_class(a);
+    uint32_t tiles = wide_tiles(c, a);
+    if (tiles)
+        return wide_attention(c, a, &k, tiles);
+    /* What the tiles need of shared memory not every GPU has. */
+    if (!tile_fits(c, class))
+        return single_rows(c, a, &k, class, 0, a->n_tok);
+    SL_TRY(single_rows(c, a, &k, class, 0, a->n_decode));
+    if (a->n_decode == a->n_tok)
+        return SL_OK;
+    uint32_t group = a->n_heads / a->kv.n_kv_heads;
+    uint32_t width = group < SL_ATTN_HEAD_BLOCK ? group : SL_ATTN_HEAD_BLOCK;
+    k.row0 = a->n_decode;
+    k.n_rows = a->n_tok - a->n_decode;
+    struct sl_dim3 grid = {sl_ceil_div(k.n_rows, SL_ATTN_TILE_PAIRS / width),
+                           a->kv.n_kv_heads * sl_ceil_div(group, width), 1};
+    return SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_attention_tile, (uint32_t) class), grid,
+                     ((struct sl_dim3){128, 1, 1}), SL_ATTN_TILE_SMEM(64u << class), k);
+}
+
+/* ---- latents ---- */
+
+bool sl_gpu_latent_fits(const struct sl_gpu *c, const struct sl_op_need *need) {
+    return need->head_dim_v <= SL_ATTN_MAX_DIM_V &&
+           SL_ATTN_SMEM(need->head_dim_k, need->head_dim_k) <= c->max_smem_bytes;
+}
+
+/* Stages of latents in shared memory. */
+static uint32_t stages_of(uint32_t tiles) {
+    return tiles == 2 ? 2 : 1;
+}
+
+/* Attention to latents, to all of a row's or to those that were chosen, which have kernels of their
+ * own. What decides how a row goes is the same for both, so that they give the same bits. */
+struct latents {
+    struct sl_op_latent_attention a;
+    const uint32_t *chosen; /* NULL: all */
+    uint32_t n_top;
+    uint32_t
+        most_pages; /* that a row sees at most, counted as if what it sees had pages of its own */
+};
+
+/* Tiles of 16 pairs that a block of the tensor-core kernels takes at most; 0: such latents are not
+ * theirs. All this is the model's and the device's alone, so all rows of a model go one way. */
+static uint32_t latent_tiles(const struct sl_gpu *c, const struct latents *l,
+                             enum sl_kernel_family family, enum sl_kernel_family of_chosen,
+                             uint32_t most) {
+    const struct sl_latent_view *kv = &l->a.kv;
+    if (kv->dtype != SL_DTYPE_F16 || kv->n_latent != SL_WIDE_DIM || kv->n_rot != SL_LATENT_ROT ||
+        ((uintptr_t)kv->rows | kv->page_bytes | (uintptr_t)l->a.y) % 16 ||
+        !sl_gpu_has(c, SL_FAMILY_latent_join, 0) ||
+        (l->chosen && !sl_gpu_has(c, SL_FAMILY_latent_chosen_join, 0)))
+        return 0;
+    for (uint32_t n = most; n; n /= 2)
+        if (sl_gpu_has(c, family, n) && (!l->chosen || sl_gpu_has(c, of_chosen, n)) &&
+            SL_LATENT_SMEM(n, stages_of(n)) + SL_WIDE_STATIC_SMEM(n) <= c->max_smem_bytes)
+            return n;
+    return 0;
+}
+
+static struct sl_karg_attention latent_attention_args(const struct sl_gpu *c,
+                                                      const struct latents *l) {
+    const struct sl_op_latent_attention *a = &l->a;
+    return (struct sl_karg_attention){.kv = latent_args(&a->kv),
+                                      .q = a->q,
+                                      .y = a->y,
+                                      .part = c->scratch,
+                                      .page_table = a->page_table,
+                                      .row_seq = a->row_seq,
+                                      .row_len = a->row_len,
+                                      .n_heads = a->n_heads,
+                                      .stride_q = a->n_heads * (a->kv.n_latent + a->kv.n_rot),
+                                      .max_pages = a->max_pages,
+                                      .scale = a->scale,
+                                      .chosen = l->chosen,
+                                      .n_top = l->n_top};
+}
+
+/* Rows [row0, end) in parts, so many rows at once as the scratch has room for; tiles 0: with f32
+ * arithmetic. */
+static enum sl_status latent_parts(struct sl_gpu *c, const struct latents *l, uint32_t tiles,
+                                   uint32_t row0, uint32_t end) {
+    struct sl_karg_attention k = latent_attention_args(c, l);
+    const struct sl_op_latent_attention *a = &l->a;
+    uint32_t dim = a->kv.n_latent + a->kv.n_rot;
+    uint32_t most = tiles ? SL_WIDE_SPLITS(a->n_heads) : SL_ATTN_SPLITS;
+    uint32_t splits = tiles ? l->most_pages * 2 : l->most_pages;
+    uint32_t wave = wave_rows(c, a->n_heads, most, a->kv.n_latent);
+    enum sl_kernel parts, join;
+    if (tiles) {
+        parts =
+            sl_kernel_of(l->chosen ? SL_FAMILY_latent_chosen_parts : SL_FAMILY_latent_parts, tiles);
+        join = l->chosen ? SL_KERNEL_latent_chosen_join : SL_KERNEL_latent_join;
+    } else {
+        parts = l->chosen ? SL_KERNEL_attention_chosen : SL_KERNEL_attention_latent;
+        join = l->chosen ? SL_KERNEL_attention_chosen_join : SL_KERNEL_attention_join;
+    }
+    splits = splits < most ? splits : most;
+    for (; row0 < end; row0 += k.n_rows) {
+        k.row0 = row0;
+        k.n_rows = end - row0 < wave ? end - row0 : wave;
+        if (tiles) {
+            SL_TRY(SL_LAUNCH(
+                c, parts, ((struct sl_dim3){splits, sl_ceil_div(a->n_heads, 16 * tiles), k.n_rows}),
+                ((struct sl_dim3){tiles == 1 ? 128 : 256, 1, 1}),
+                SL_LATENT_SMEM(tiles, stages_of(tiles)), k));
+            SL_TRY(SL_LAUNCH(c, join, ((struct sl_dim3){a->n_heads, k.n_rows, 1}),
+                             ((struct sl_dim3){SL_WIDE_DIM / 4, 1, 1}), 0, k));
+            continue;
+        }
+        SL_TRY(SL_LAUNCH(
+            c, parts,
+            ((struct sl_dim3){splits, sl_ceil_div(a->n_heads, SL_ATTN_HEAD_BLOCK), k.n_rows}),
+            ((struct sl_dim3){128, 1, 1}), SL_ATTN_SMEM(dim, dim), k));
+        SL_TRY(SL_LAUNCH(c, join, ((struct sl_dim3){a->n_heads, k.n_rows, 1}),
+                         ((struct sl_dim3){128, 1, 1}), 0, k));
+    }
+    return SL_OK;
+}
+
+static enum sl_status attend(struct sl_gpu *c, const struct latents *l) {
+    const struct sl_op_latent_attention *a = &l->a;
+    uint32_t parts = latent_tiles(c, l, SL_FAMILY_latent_parts, SL_FAMILY_latent_chosen_parts, 2);
+    uint32_t tiles = latent_tiles(c, l, SL_FAMILY_latent_rows, SL_FAMILY_latent_chosen_rows, 4);
+    if (!tiles)
+        return latent_parts(c, l, parts, 0, a->n_tok);
+    SL_TRY(latent_parts(c, l, parts, 0, a->n_decode));
+    if (a->n_decode == a->n_tok)
+        return SL_OK;
+    struct sl_karg_attention k = latent_attention_args(c, l);
+    k.row0 = a->n_decode;
+    k.n_rows = a->n_tok - a->n_decode;
+    struct sl_dim3 grid = {sl_ceil_div((uint64_t)k.n_rows * a->n_heads, 16 * tiles), 1, 1};
+    if (l->chosen) /* no two rows have the same positions */
+        grid.x = k.n_rows * sl_ceil_div(a->n_heads, 16 * tiles);
+    return SL_LAUNCH(
+        c, sl_kernel_of(l->chosen ? SL_FAMILY_latent_chosen_rows : SL_FAMILY_latent_rows, tiles),
+        grid, ((struct sl_dim3){tiles == 1 ? 128 : 256, 1, 1}),
+        SL_LATENT_SMEM(tiles, stages_of(tiles)), k);
+}
+
+enum sl_status sl_gpu_latent_attention(struct sl_device *d,
+                                       const struct sl_op_latent_attention *a) {
+    struct latents l = {.a = *a, .most_pages = a->max_pages};
+    return attend((struct sl_gpu *)d, &l);
+}
+
+enum sl_status sl_gpu_chosen_attention(struct sl_device *d,
+                                       const struct sl_op_chosen_attention *a) {
+    uint32_t pages = sl_ceil_div(a->n_top, SL_KV_PAGE_TOKENS);
+    struct latents l = {.a = {.kv = a->kv,
+                              .q = a->q,
+                              .y = a->y,
+                              .page_table = a->page_table,
+                              .row_seq = a->row_seq,
+                              .row_len = a->row_len,
+                              .n_tok = a->n_tok,
+                              .n_decode = a->n_decode,
+                              .n_heads = a->n_heads,
+                              .max_pages = a->max_pages,
+                              .scale = a->scale},
+                        .chosen = a->chosen,
+                        .n_top = a->n_top,
+                        .most_pages = pages < a->max_pages ? pages : a->max_pages};
+    return attend((struct sl_gpu *)d, &l);
+}

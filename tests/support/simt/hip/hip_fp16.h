@@ -1,0 +1,1 @@
+/* __half stands in tests/support/simt/half.h, which kernel.h brings. */
