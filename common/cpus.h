@@ -2,7 +2,10 @@
 #ifndef SL_COMMON_CPUS_H
 #define SL_COMMON_CPUS_H
 
+#include "common/clock.h"
+
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <unistd.h>
 
@@ -15,6 +18,14 @@ static inline uint32_t sl_cpus_allowed(void) {
     return n < 1 ? 1 : (uint32_t)n;
 }
 
+/* Where there are CPUs to spare, threads look so long for what comes next before they sleep: longer
+ * than other stages take for a generated row, since waking up costs as much as a hand-over. */
+#define SL_LOOK_OUT_NS 10000000u
+/* Such threads of a process with so many stages: theirs, their links', and the scheduler's. */
+static inline bool sl_cpus_spare(uint32_t n_busy, uint32_t n_stages) {
+    return sl_cpus_allowed() >= n_busy + 2 * n_stages + 2;
+}
+
 /* Call between two reads of memory that another thread or device will write. */
 static inline void sl_cpu_relax(void) {
 #if defined(__x86_64__)
@@ -22,6 +33,17 @@ static inline void sl_cpu_relax(void) {
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
+}
+
+/* Returns when ready says so, or after SL_LOOK_OUT_NS. */
+static inline void sl_look_out(bool (*ready)(const void *what), const void *what) {
+    uint64_t start = sl_now_ns();
+    while (sl_now_ns() - start < SL_LOOK_OUT_NS)
+        for (uint32_t i = 0; i < 64; i++) { /* reading the clock takes longer than looking */
+            if (ready(what))
+                return;
+            sl_cpu_relax();
+        }
 }
 
 #endif

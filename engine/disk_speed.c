@@ -52,8 +52,8 @@ enum sl_status sl_engine_disk_speed(struct sl_engine *e, double seconds, double 
                        SL_STAGE_MAX_SECONDS);
     struct measuring m = {.job = {.run = measure, .what = "measure the disk", .err = err},
                           .seconds = seconds};
-    enum sl_status st = sl_job_do(e, &m.job);
-    if (st == SL_OK)
+    enum sl_status status = sl_job_do(e, &m.job);
+    if (status == SL_OK)
         *out_bytes_per_s = m.bytes_per_s;
-    return st;
+    return status;
 }

@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 #include "engine/schedule/schedule.h"
 
+#include "common/cpus.h"
 #include "common/cond.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -19,11 +20,11 @@ enum sl_status sl_engine_plan(const struct sl_model *model, const struct sl_engi
                               struct sl_memory_plan *out_plan, char out_device[64],
                               struct sl_err *err) {
     struct sl_stage_plans plans;
-    enum sl_status st = sl_stage_plans_open(model, config, &plans, err);
+    enum sl_status status = sl_stage_plans_open(model, config, &plans, err);
     out_plan->least_bytes = plans.whole.least_bytes;
     out_plan->vram_least_bytes = plans.whole.vram_least_bytes;
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     *out_plan = plans.whole;
     if (config->remote) { /* the list is the plans' */
         out_plan->config.hosts = NULL;
@@ -89,22 +90,23 @@ static enum sl_status open_prefixes(struct sl_engine *e, struct sl_err *err) {
     if (getrandom(&secret, sizeof secret, 0) != (ssize_t)sizeof secret)
         return sl_fail(err, SL_ERR_IO, "the system gives no random numbers: %s", strerror(errno));
     if (e->plan.config.cache_dir) {
-        enum sl_status st = sl_prefix_disk_open(e, &e->disk, err);
-        if (st != SL_OK)
-            return st;
+        enum sl_status status = sl_prefix_disk_open(e, &e->disk, err);
+        if (status != SL_OK)
+            return status;
     }
     if (e->plan.ram_pages) {
-        enum sl_status st =
+        enum sl_status status =
             sl_prefix_ram_create(e, e->plan.ram_pages, sl_plan_copy_bytes(&e->plan), &e->ram, err);
-        if (st != SL_OK)
-            return st;
+        if (status != SL_OK)
+            return status;
     }
     if (e->disk)
         sl_prefix_disk_keys(e->disk, &secret, &root);
     if (e->plan.n_tails) {
-        enum sl_status st = sl_tail_pages_create(e->plan.n_tails, e->plan.n_pages, &e->tails, err);
-        if (st != SL_OK)
-            return st;
+        enum sl_status status =
+            sl_tail_pages_create(e->plan.n_tails, e->plan.n_pages, &e->tails, err);
+        if (status != SL_OK)
+            return status;
     }
     return sl_prefix_tree_create(e->plan.n_pages, secret, root, &e->prefixes, err);
 }
@@ -126,46 +128,46 @@ static bool report_part(struct sl_progress *p, uint64_t done_bytes, uint64_t tot
 static enum sl_status wait_for_remote(struct sl_engine *e, struct part_progress *part,
                                       struct sl_err *err) {
     const struct sl_remote_stages *remote = e->plan.config.remote;
-    enum sl_status st = SL_OK;
-    for (uint32_t i = e->n_local; i < e->plans.n && st == SL_OK; i++) {
-        st = remote->wait(remote, i - e->n_local, part ? &part->base : NULL, &e->ports[i], err);
-        e->n_stages += st == SL_OK;
+    enum sl_status status = SL_OK;
+    for (uint32_t i = e->n_local; i < e->plans.n && status == SL_OK; i++) {
+        status = remote->wait(remote, i - e->n_local, part ? &part->base : NULL, &e->ports[i], err);
+        e->n_stages += status == SL_OK;
         if (part)
             part->before_bytes += e->plans.at[i].plan.weight_bytes;
     }
-    return st;
+    return status;
 }
 
 static enum sl_status load_stages(struct sl_engine *e, struct sl_progress *progress,
                                   struct sl_err *err) {
     struct part_progress part = {.base = {report_part}, .whole = progress};
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     for (uint32_t i = 0; i < e->plans.n; i++)
         part.whole_bytes += e->plans.at[i].plan.weight_bytes;
-    for (uint32_t i = 0; i < e->n_local && st == SL_OK; i++) {
+    for (uint32_t i = 0; i < e->n_local && status == SL_OK; i++) {
         struct sl_progress *own = e->plans.n > 1 && progress ? &part.base : progress;
         bool by_host = i + 1 < e->plans.n && !e->reads_rows[i + 1];
-        st = sl_stage_local_load(&e->stages[i], by_host, own, e->routes, err);
+        status = sl_stage_local_load(&e->stages[i], by_host, own, e->routes, err);
         part.before_bytes += e->stages[i].plan->weight_bytes;
     }
-    for (uint32_t i = 1; i < e->n_local && st == SL_OK; i++) {
+    for (uint32_t i = 1; i < e->n_local && status == SL_OK; i++) {
         struct sl_stage_call link = {.ask = {.what = SL_STAGE_LINK}};
         link.ask.link.alone = sl_stage_local_is_alone(e->stages, e->n_local, i);
-        st = sl_stage_ask(e->ports[i], &link, err);
+        status = sl_stage_ask(e->ports[i], &link, err);
     }
-    return st == SL_OK ? wait_for_remote(e, progress ? &part : NULL, err) : st;
+    return status == SL_OK ? wait_for_remote(e, progress ? &part : NULL, err) : status;
 }
 
 /* Tells a stage which one comes before it. */
 static enum sl_status join(struct sl_engine *e, uint32_t i, struct sl_err *err) {
     struct sl_stage_call hello = {.ask = {.what = SL_STAGE_HELLO}};
-    enum sl_status st = sl_stage_ask(e->ports[i - 1], &hello, err);
+    enum sl_status status = sl_stage_ask(e->ports[i - 1], &hello, err);
     struct sl_stage_call call = {.ask = {.what = SL_STAGE_JOIN}};
     call.ask.join.before = hello.answer.hello.name;
-    if (st == SL_OK)
-        st = sl_stage_ask(e->ports[i], &call, err);
-    e->reads_rows[i] = st == SL_OK && call.answer.join.reads;
-    return st;
+    if (status == SL_OK)
+        status = sl_stage_ask(e->ports[i], &call, err);
+    e->reads_rows[i] = status == SL_OK && call.answer.join.reads;
+    return status;
 }
 
 static enum sl_status make_port(struct sl_engine *e, uint32_t i, struct sl_err *err) {
@@ -176,53 +178,53 @@ static enum sl_status make_port(struct sl_engine *e, uint32_t i, struct sl_err *
 
 /* Each lets its copies go by way of the next that copies experts too, where the plan has room. */
 static enum sl_status open_relays(struct sl_engine *e, struct sl_err *err) {
-    enum sl_status st = SL_OK;
-    for (uint32_t i = 0; i < e->n_local && st == SL_OK; i++) {
+    enum sl_status status = SL_OK;
+    for (uint32_t i = 0; i < e->n_local && status == SL_OK; i++) {
         uint32_t by = (i + 1) % e->n_local;
         while (by != i && !sl_stage_relays(&e->stages[by]))
             by = (by + 1) % e->n_local;
         if (by != i && sl_stage_relays(&e->stages[i]))
-            st = sl_stage_local_relay(&e->stages[i], &e->stages[by], err);
+            status = sl_stage_local_relay(&e->stages[i], &e->stages[by], err);
     }
-    return st;
+    return status;
 }
 
 /* Devices, KV and expert stores. */
 static enum sl_status open_stages(struct sl_engine *e, struct sl_err *err) {
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     e->stages = calloc(e->plans.n_local, sizeof *e->stages);
     if (!e->stages)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for %u stages", e->plans.n);
     if (e->plans.n > 1 && e->plan.streaming && e->plan.config.heat_file)
-        st = sl_joint_heat_open(e->plan.config.heat_file, e->model, &e->heat, err);
+        status = sl_joint_heat_open(e->plan.config.heat_file, e->model, &e->heat, err);
     struct sl_store_heat known = {.heat = e->heat ? sl_joint_heat(e->heat) : NULL};
-    if (st == SL_OK && e->plan.config.remote)
-        st = e->plan.config.remote->load(e->plan.config.remote, &e->plans, err);
-    for (uint32_t i = 0; i < e->plans.n_local && st == SL_OK; i++) {
+    if (status == SL_OK && e->plan.config.remote)
+        status = e->plan.config.remote->load(e->plan.config.remote, &e->plans, err);
+    for (uint32_t i = 0; i < e->plans.n_local && status == SL_OK; i++) {
         struct sl_stage_local *s = &e->stages[i];
         e->n_stages = e->n_local = i + 1;
-        st = sl_stage_local_open(s, i, e->plans.n, &e->plans.at[i], e->heat ? &known : NULL,
-                                 e->timeline, err);
+        status = sl_stage_local_open(s, i, e->plans.n, &e->plans.at[i], e->heat ? &known : NULL,
+                                     e->timeline, err);
         known.first += s->n_routed;
-        if (st == SL_OK)
-            st = make_port(e, i, err);
-        if (st == SL_OK && i)
-            st = join(e, i, err);
+        if (status == SL_OK)
+            status = make_port(e, i, err);
+        if (status == SL_OK && i)
+            status = join(e, i, err);
     }
-    return st == SL_OK ? open_relays(e, err) : st;
+    return status == SL_OK ? open_relays(e, err) : status;
 }
 
 static enum sl_status map_experts(struct sl_engine *e, struct sl_err *err) {
-    enum sl_status st =
+    enum sl_status status =
         sl_expert_map_create(e->model, e->plan.discrete ? SL_TIER_DEVICE : SL_TIER_HOST,
                              !e->plan.streaming, e->n_stages, &e->map, err);
-    return st == SL_OK ? sl_show_create(e, err) : st;
+    return status == SL_OK ? sl_show_create(e, err) : status;
 }
 
 static enum sl_status make_tables(struct sl_engine *e, struct sl_err *err) {
     const struct sl_engine_config *c = &e->plan.config;
     const struct sl_memory_plan *last = &e->plans.at[e->plans.n - 1].plan;
-    uint32_t n_micro_batches = sl_plan_micro_batches(&e->plan);
+    uint32_t n_micro_batches = e->plan.n_micro_batches;
     e->slots = calloc(c->parallel, sizeof *e->slots);
     e->published = calloc(c->parallel, sizeof *e->published);
     e->micro_batches = calloc(n_micro_batches, sizeof *e->micro_batches);
@@ -241,12 +243,12 @@ static enum sl_status make_tables(struct sl_engine *e, struct sl_err *err) {
 
 static enum sl_status open_records(struct sl_engine *e, struct sl_err *err) {
     const struct sl_engine_config *c = &e->plan.config;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     if (c->trace_file)
-        st = sl_timeline_open(c->trace_file, SL_TIMELINE_MAX_BYTES, &e->timeline, err);
-    if (st == SL_OK && c->record_routes)
-        st = sl_route_recorder_open(c->record_routes, e->model, &e->routes, err);
-    return st;
+        status = sl_timeline_open(c->trace_file, SL_TIMELINE_MAX_BYTES, &e->timeline, err);
+    if (status == SL_OK && c->record_routes)
+        status = sl_route_recorder_open(c->record_routes, e->model, &e->routes, err);
+    return status;
 }
 
 /* A lane in the trace for each other machine. */
@@ -283,7 +285,7 @@ static bool stopping(void *ctx) {
 static bool can_draft(const struct sl_engine *e) {
     const struct sl_engine_config *c = &e->plan.config;
     struct sl_seq_config seq = {c->kv_dtype, c->seq_source, true};
-    if (!c->draft_tokens || !c->draft_source)
+    if (!c->draft_tokens || (!c->draft_source && !e->model->hp.n_draft))
         return false;
     if (sl_seq_shape(e->model, &seq).once_bytes) {
         sl_warn("no tokens are drafted: the model has layers with a state that cannot go back");
@@ -299,9 +301,9 @@ static bool can_draft(const struct sl_engine *e) {
 static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *config,
                             struct sl_progress *progress, struct sl_err *err) {
     const struct sl_hparams *hp = &e->model->hp;
-    enum sl_status st = sl_stage_plans_open(e->model, config, &e->plans, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_stage_plans_open(e->model, config, &e->plans, err);
+    if (status != SL_OK)
+        return status;
     e->plan = e->plans.whole;
     const struct sl_engine_config *c = &e->plan.config;
     if (hp->n_ctx_train && c->ctx_tokens > hp->n_ctx_train)
@@ -309,26 +311,36 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
                 c->ctx_tokens, hp->n_ctx_train);
     log_plan(&e->plan);
     e->drafts = can_draft(e);
+    if (e->drafts && !c->draft_source)
+        status = sl_guesser_create(e, err);
     e->pace.stall_ns = c->max_stall_ms * 1e6;
-    st = make_tables(e, err);
-    if (st == SL_OK)
-        st = open_records(e, err);
-    if (st == SL_OK)
-        st = sl_kv_pages_init(&e->kv, e->plan.n_pages, err);
-    if (st == SL_OK)
-        st = open_stages(e, err);
-    if (st == SL_OK)
-        st = open_prefixes(e, err);
-    if (st == SL_OK)
-        st = load_stages(e, progress, err);
-    if (st == SL_OK) {
+    status = make_tables(e, err);
+    if (status == SL_OK)
+        status = open_records(e, err);
+    if (status == SL_OK)
+        status = sl_kv_pages_init(&e->kv, e->plan.n_pages, err);
+    if (status == SL_OK)
+        status = open_stages(e, err);
+    if (status == SL_OK)
+        status = open_prefixes(e, err);
+    if (status == SL_OK)
+        status = load_stages(e, progress, err);
+    if (status == SL_OK) {
         const struct sl_pipeline_hooks hooks = {arrived, meanwhile, stopping, e};
         sl_activity_init(&e->activity, e->plan.streaming, e->plan.n_experts);
+        sl_gauge(table_bytes, e->plan.tables ? 0 : e->plan.large_table_bytes);
+        sl_gauge(table_streamed_bytes, e->plan.streamed_table_bytes);
+        sl_gauge(table_cache_bytes, e->plan.table_cache_bytes);
         name_machines(e);
-        st = sl_pipeline_open(e->ports, e->n_stages, &hooks, e->timeline, e->shown, &e->pipeline,
-                              err);
+        uint32_t n_busy = 0;
+        for (uint32_t i = 0; i < e->plans.n_local; i++)
+            n_busy += sl_plan_busy_cpus(&e->plans.at[i].plan);
+        status = sl_pipeline_open(e->ports, e->n_stages, sl_cpus_spare(n_busy, e->n_stages), &hooks,
+                                  e->timeline, e->shown, &e->pipeline, err);
+        if (status == SL_OK) /* where the cut of a prompt shows, it is always the same */
+            sl_prompt_slices_init(&e->slices, c->batch_tokens, sl_rows_alike(e) ? e->n_stages : 1);
     }
-    return st == SL_OK ? map_experts(e, err) : st;
+    return status == SL_OK ? map_experts(e, err) : status;
 }
 
 enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_engine_config *config,
@@ -346,12 +358,12 @@ enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_en
     atomic_init(&e->cancel_asked, false);
     e->heat_busy_ns = HEAT_BUSY_NS;
     e->next_deadline_ns = UINT64_MAX;
-    enum sl_status st = build(e, config, progress, err);
-    if (st == SL_OK && pthread_create(&e->thread, NULL, sl_scheduler_main, e) != 0)
-        st = sl_fail(err, SL_ERR_NOMEM, "the scheduler's thread could not be started");
-    if (st != SL_OK) {
+    enum sl_status status = build(e, config, progress, err);
+    if (status == SL_OK && pthread_create(&e->thread, NULL, sl_scheduler_main, e) != 0)
+        status = sl_fail(err, SL_ERR_NOMEM, "the scheduler's thread could not be started");
+    if (status != SL_OK) {
         sl_engine_destroy(&e);
-        return st;
+        return status;
     }
     e->thread_started = true;
     pthread_setname_np(e->thread, "sl-scheduler");
@@ -397,6 +409,7 @@ void sl_engine_destroy(struct sl_engine **pe) {
         sl_micro_batch_release(&e->micro_batches[i]);
     free(e->micro_batches);
     free(e->flying);
+    sl_guesser_destroy(&e->guesser);
     sl_page_table_release(&e->pages);
     sl_page_table_release(&e->tail_table);
     sl_kv_pages_release(&e->kv);
@@ -501,26 +514,26 @@ bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why) {
 
 enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r, struct sl_err *err) {
     struct sl_session *s;
-    enum sl_status st =
+    enum sl_status status =
         sl_session_create(r, e->model->hp.n_vocab, e->plan.config.ctx_tokens, &s, err);
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     pthread_mutex_lock(&e->lock);
     if (atomic_load(&e->stop))
-        st = sl_fail(err, SL_ERR_CANCELED, "the engine is shutting down");
+        status = sl_fail(err, SL_ERR_CANCELED, "the engine is shutting down");
     else if (e->dead != SL_OK)
-        st = sl_fail(err, e->dead, "%s", e->dead_err.text);
+        status = sl_fail(err, e->dead, "%s", e->dead_err.text);
     else if (e->away)
-        st = sl_fail(err, SL_ERR_PEER_LOST, "%s", e->away_err.text);
+        status = sl_fail(err, SL_ERR_PEER_LOST, "%s", e->away_err.text);
     else if (e->n_waiting >= e->plan.config.queue_max)
-        st = sl_fail(err, SL_AGAIN, "%u requests are waiting already: try again later",
-                     e->n_waiting);
+        status = sl_fail(err, SL_AGAIN, "%u requests are waiting already: try again later",
+                         e->n_waiting);
     else if (e->n_alive >= e->plan.config.parallel + e->plan.config.queue_max)
-        st = sl_fail(err, SL_AGAIN,
-                     "%u requests are there already, many of them paused because "
-                     "their clients do not read: try again later",
-                     e->n_alive); /* the plan has memory for so many histories */
-    if (st == SL_OK) {
+        status = sl_fail(err, SL_AGAIN,
+                         "%u requests are there already, many of them paused because "
+                         "their clients do not read: try again later",
+                         e->n_alive); /* the plan has memory for so many histories */
+    if (status == SL_OK) {
         r->engine_private = s;
         s->task = ++e->n_tasks;
         sl_session_push_back(&e->inbox, s);
@@ -530,9 +543,9 @@ enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r, s
         pthread_cond_signal(&e->wake);
     }
     pthread_mutex_unlock(&e->lock);
-    if (st != SL_OK) {
+    if (status != SL_OK) {
         free(s);
-        return st;
+        return status;
     }
     sl_count(requests_total, 1);
     return SL_OK;

@@ -32,13 +32,13 @@ static enum sl_status score(struct sl_engine *e, struct sl_job *job) {
     const struct scoring *s = (const struct scoring *)job;
     struct sl_held_pages held = {0};
     uint32_t batch = e->plan.config.batch_tokens;
-    enum sl_status st = SL_OK;
-    for (uint32_t pos = 0; pos < s->n_ids && st == SL_OK;) {
+    enum sl_status status = SL_OK;
+    for (uint32_t pos = 0; pos < s->n_ids && status == SL_OK;) {
         uint32_t n = s->n_ids - pos < batch ? s->n_ids - pos : batch;
         sl_slot_pass(e, 0, &held, pos);
-        st = sl_slot_reserve(e, 0, &held, pos + n);
-        if (st != SL_OK) {
-            st = sl_fail(job->err, st, "no KV pages to score %u tokens", s->n_ids);
+        status = sl_slot_reserve(e, 0, &held, pos + n);
+        if (status != SL_OK) {
+            status = sl_fail(job->err, status, "no KV pages to score %u tokens", s->n_ids);
             break;
         }
         struct sl_micro_batch *l = e->micro_batches;
@@ -51,15 +51,15 @@ static enum sl_status score(struct sl_engine *e, struct sl_job *job) {
         sl_pipeline_wait(e->pipeline, &l->item);
         sl_micro_batch_end(l, e->n_stages);
         sl_activity_take(&e->activity, n, 0, sl_now_ns() - start, &l->found);
-        st = l->status == SL_OK && l->step.n_failed ? SL_ERR_IO : l->status;
-        if (st != SL_OK)
+        status = l->status == SL_OK && l->step.n_failed ? SL_ERR_IO : l->status;
+        if (status != SL_OK)
             *job->err = l->err;
-        if (st == SL_OK)
-            st = hand_over(e, s, pos, n);
+        if (status == SL_OK)
+            status = hand_over(e, s, pos, n);
         pos += n;
     }
     sl_slot_release(e, 0, &held);
-    return st;
+    return status;
 }
 
 enum sl_status sl_engine_score(struct sl_engine *e, const uint32_t *ids, uint32_t n_ids,

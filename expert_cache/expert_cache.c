@@ -275,10 +275,10 @@ enum sl_status sl_cache_acquire(struct sl_cache *c, const struct sl_expert_id *i
         c->stats.again++;
         return SL_AGAIN;
     }
-    enum sl_status st =
+    enum sl_status status =
         sl_cache_acquire_some(c, id, n, n, now_ns, out_lease, out_fill, out_n_fill, &n_taken);
-    assert(st == SL_OK && n_taken == n);
-    return st;
+    assert(status == SL_OK && n_taken == n);
+    return status;
 }
 
 static void settle(struct sl_cache *c, uint32_t at) {

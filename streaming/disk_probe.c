@@ -53,11 +53,11 @@ static void submit(struct probe *p, struct sl_read *d) {
     }
     d->n_extents = EXTENTS;
     d->next = NULL;
-    enum sl_status st = sl_reader_submit(p->reader, d, p->err);
-    if (st == SL_OK)
+    enum sl_status status = sl_reader_submit(p->reader, d, p->err);
+    if (status == SL_OK)
         p->n_flying++;
     else if (p->status == SL_OK)
-        p->status = st;
+        p->status = status;
 }
 
 static void done(struct sl_read *d, enum sl_status status) {
@@ -115,11 +115,11 @@ static enum sl_status open_files(struct probe *p, const struct sl_disk_files *fi
                                  const struct sl_slab *slab, struct sl_err *err) {
     struct sl_reader_config c = files->reader;
     c.slab = slab;
-    enum sl_status st = sl_reader_open(&c, &p->reader, err);
-    if (st == SL_OK)
-        st = files->add(files->ctx, p->reader, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_reader_open(&c, &p->reader, err);
+    if (status == SL_OK)
+        status = files->add(files->ctx, p->reader, err);
+    if (status != SL_OK)
+        return status;
     for (uint32_t i = 0; i < sl_reader_n_files(p->reader); i++)
         p->total_bytes += usable_bytes(p, i);
     if (!p->total_bytes)
@@ -140,12 +140,13 @@ enum sl_status sl_disk_bandwidth(const struct sl_disk_files *files, uint32_t ext
     p->extent_bytes = extent_bytes ? extent_bytes : 1u << 20;
     p->err = err;
     const uint32_t sizes[EXTENTS] = {p->extent_bytes, p->extent_bytes, p->extent_bytes};
-    enum sl_status st = sl_slot_layout_init(&p->layout, sizes, EXTENTS, SL_EXTENT_ALIGN_BYTES, err);
-    if (st == SL_OK)
-        st = sl_slab_init(&slab, (size_t)AT_ONCE * p->layout.slot_bytes, false, err);
-    if (st == SL_OK)
-        st = open_files(p, files, &slab, err);
-    if (st == SL_OK) {
+    enum sl_status status =
+        sl_slot_layout_init(&p->layout, sizes, EXTENTS, SL_EXTENT_ALIGN_BYTES, err);
+    if (status == SL_OK)
+        status = sl_slab_init(&slab, (size_t)AT_ONCE * p->layout.slot_bytes, false, err);
+    if (status == SL_OK)
+        status = open_files(p, files, &slab, err);
+    if (status == SL_OK) {
         for (uint32_t i = 0; i < AT_ONCE; i++) {
             p->read[i].slot = slab.base + (size_t)i * p->layout.slot_bytes;
             p->read[i].priority = SL_READ_DEMAND;
@@ -153,10 +154,10 @@ enum sl_status sl_disk_bandwidth(const struct sl_disk_files *files, uint32_t ext
             p->read[i].user = p;
             p->read[i].err = err;
         }
-        st = measure(p, seconds, out_speed);
+        status = measure(p, seconds, out_speed);
     }
     sl_reader_close(&p->reader);
     sl_slab_release(&slab);
     free(p);
-    return st;
+    return status;
 }

@@ -262,10 +262,10 @@ enum sl_status sl_fake_add_file(struct sl_reader *r, uint32_t file, const uint8_
         return sl_fail(err, SL_ERR_NOMEM, "no memory for a fake file");
     if (file == SL_READER_FILES)
         file = r->n_files;
-    enum sl_status st = sl_reader_adopt_file(r, file, &c, err);
-    if (st != SL_OK) {
+    enum sl_status status = sl_reader_adopt_file(r, file, &c, err);
+    if (status != SL_OK) {
         free(c.path);
-        return st;
+        return status;
     }
     f->files[f->n_files++] = (struct fake_file){.data = data, .size_bytes = size_bytes};
     if (out_file)

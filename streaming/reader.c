@@ -80,33 +80,33 @@ enum sl_status sl_reader_open(const struct sl_reader_config *config, struct sl_r
                               struct sl_err *err) {
     struct sl_reader_config c = *config;
     sl_reader_defaults(&c);
-    enum sl_status st = check_config(&c, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = check_config(&c, err);
+    if (status != SL_OK)
+        return status;
     struct sl_io *io = NULL;
     switch (c.kind) {
     case SL_IO_URING:
-        st = sl_io_uring_create(&c, &io, err);
+        status = sl_io_uring_create(&c, &io, err);
         break;
     case SL_IO_PREAD:
-        st = sl_io_pread_create(&c, &io, err);
+        status = sl_io_pread_create(&c, &io, err);
         break;
     case SL_IO_AUTO: {
         struct sl_err why;
-        st = sl_io_uring_create(&c, &io, &why);
-        if (st == SL_ERR_UNSUPPORTED) {
+        status = sl_io_uring_create(&c, &io, &why);
+        if (status == SL_ERR_UNSUPPORTED) {
             sl_warn("%s; reading with a pool of %u threads instead", why.text, c.n_threads);
             sl_gauge(disk_without_uring, 1);
-            st = sl_io_pread_create(&c, &io, err);
-        } else if (st != SL_OK && err)
+            status = sl_io_pread_create(&c, &io, err);
+        } else if (status != SL_OK && err)
             *err = why;
         break;
     }
     default:
         return sl_fail(err, SL_ERR_INVALID, "unknown kind of reader %d", (int)c.kind);
     }
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     struct sl_reader *r = sl_reader_alloc(io, &c);
     if (!r) {
         io->ops->destroy(io);
@@ -127,11 +127,11 @@ static uint32_t deliver(struct sl_reader *r) {
     r->delivering = true;
     while ((read = r->finished.first) != NULL) {
         sl_read_unlink(&r->finished, read);
-        enum sl_status st = read->status;
+        enum sl_status status = read->status;
         read->state = SL_READ_IDLE;
         read->done_ns = r->io->ops->now_ns(r->io);
         r->n_outstanding--;
-        if (st == SL_OK) {
+        if (status == SL_OK) {
             uint64_t bytes = 0;
             for (uint32_t i = 0; i < read->n_extents; i++)
                 bytes += read->extent[i].size_bytes;
@@ -139,14 +139,14 @@ static uint32_t deliver(struct sl_reader *r) {
             r->stats.needed_bytes += bytes;
             sl_count(disk_needed_bytes_total, bytes);
             sl_count(disk_reads_total, 1);
-        } else if (st == SL_ERR_CANCELED) {
+        } else if (status == SL_ERR_CANCELED) {
             r->stats.canceled++;
         } else {
             r->stats.failed++;
             sl_count(disk_reads_failed_total, 1);
         }
         n++;
-        read->done(read, st);
+        read->done(read, status);
     }
     r->delivering = false;
     return n;
@@ -218,12 +218,12 @@ enum sl_status sl_reader_queue(struct sl_reader *r, struct sl_read *chain, struc
 }
 
 enum sl_status sl_reader_submit(struct sl_reader *r, struct sl_read *chain, struct sl_err *err) {
-    enum sl_status st = sl_reader_queue(r, chain, err);
-    if (st == SL_OK && !r->delivering) { /* a done's submits go out when the turn ends */
+    enum sl_status status = sl_reader_queue(r, chain, err);
+    if (status == SL_OK && !r->delivering) { /* a done's submits go out when the turn ends */
         r->io->ops->flush(r->io);
         publish(r);
     }
-    return st;
+    return status;
 }
 
 void sl_reader_cancel(struct sl_reader *r, struct sl_read *read) {

@@ -61,12 +61,12 @@ static enum sl_status open_copy(const struct sl_reader *r, const char *path,
         c.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (c.fd < 0)
         return sl_fail(err, SL_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-    enum sl_status st = stat_copy(path, c.fd, &c, err);
-    if (st == SL_OK && !(c.path = strdup(path)))
-        st = sl_fail(err, SL_ERR_NOMEM, "%s: no memory for its name", path);
-    if (st != SL_OK) {
+    enum sl_status status = stat_copy(path, c.fd, &c, err);
+    if (status == SL_OK && !(c.path = strdup(path)))
+        status = sl_fail(err, SL_ERR_NOMEM, "%s: no memory for its name", path);
+    if (status != SL_OK) {
         close(c.fd);
-        return st;
+        return status;
     }
     if (!c.direct) {
         if (!r->config.buffered)
@@ -129,14 +129,14 @@ enum sl_status sl_reader_adopt_file(struct sl_reader *r, uint32_t file,
 enum sl_status sl_reader_add_file(struct sl_reader *r, const char *path, uint32_t *out_file,
                                   struct sl_err *err) {
     struct sl_file_copy c;
-    enum sl_status st = open_copy(r, path, &c, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = open_copy(r, path, &c, err);
+    if (status != SL_OK)
+        return status;
     uint32_t file = r->n_files;
-    st = sl_reader_adopt_file(r, file, &c, err);
-    if (st != SL_OK) {
+    status = sl_reader_adopt_file(r, file, &c, err);
+    if (status != SL_OK) {
         close_copy(&c);
-        return st;
+        return status;
     }
     *out_file = file;
     return SL_OK;
@@ -168,10 +168,10 @@ static enum sl_status compare(const struct sl_file *f, const struct sl_file_copy
     uint8_t *blocks;
     if (posix_memalign((void **)&blocks, SL_IO_BLOCK_BYTES, 2 * SL_IO_BLOCK_BYTES) != 0)
         return sl_fail(err, SL_ERR_NOMEM, "%s: no memory to compare it", mirror->path);
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     uint64_t n = (f->size_bytes + SL_IO_BLOCK_BYTES - 1) / SL_IO_BLOCK_BYTES;
     struct sl_rng rng = {.state = f->size_bytes};
-    for (uint32_t i = 0; i < SAMPLES && n > 0 && st == SL_OK; i++) {
+    for (uint32_t i = 0; i < SAMPLES && n > 0 && status == SL_OK; i++) {
         uint64_t part = n / SAMPLES; /* blocks each sample stands for */
         uint64_t b = i == 0             ? 0
                      : i == SAMPLES - 1 ? n - 1
@@ -181,18 +181,19 @@ static enum sl_status compare(const struct sl_file *f, const struct sl_file_copy
         uint32_t need = left < SL_IO_BLOCK_BYTES ? (uint32_t)left : SL_IO_BLOCK_BYTES;
         int rc = read_block(mirror->fd, blocks + SL_IO_BLOCK_BYTES, at, need);
         if (rc != 0)
-            st = sl_fail(err, SL_ERR_IO, "%s: cannot be read at %" PRIu64 ": %s", mirror->path, at,
-                         strerror(rc));
+            status = sl_fail(err, SL_ERR_IO, "%s: cannot be read at %" PRIu64 ": %s", mirror->path,
+                             at, strerror(rc));
         else if ((rc = read_block(own->fd, blocks, at, need)) != 0)
-            st = sl_fail(err, SL_ERR_IO, "%s: cannot be read at %" PRIu64 ": %s", own->path, at,
-                         strerror(rc));
+            status = sl_fail(err, SL_ERR_IO, "%s: cannot be read at %" PRIu64 ": %s", own->path, at,
+                             strerror(rc));
         else if (memcmp(blocks, blocks + SL_IO_BLOCK_BYTES, need) != 0)
-            st = sl_fail(err, SL_ERR_CORRUPT,
-                         "%s: not a copy of %s: they differ near byte %" PRIu64 "; copy it again",
-                         mirror->path, own->path, at);
+            status =
+                sl_fail(err, SL_ERR_CORRUPT,
+                        "%s: not a copy of %s: they differ near byte %" PRIu64 "; copy it again",
+                        mirror->path, own->path, at);
     }
     free(blocks);
-    return st;
+    return status;
 }
 
 enum sl_status sl_reader_add_mirror(struct sl_reader *r, uint32_t file, const char *path,
@@ -201,15 +202,15 @@ enum sl_status sl_reader_add_mirror(struct sl_reader *r, uint32_t file, const ch
         return sl_fail(err, SL_ERR_INVALID, "%s: mirror of file %u; there are %u", path, file,
                        r->n_files);
     struct sl_file_copy c;
-    enum sl_status st = open_copy(r, path, &c, err);
-    if (st != SL_OK)
-        return st;
-    st = compare(&r->files[file], &c, err);
-    if (st == SL_OK)
-        st = sl_reader_adopt_file(r, file, &c, err);
-    if (st != SL_OK)
+    enum sl_status status = open_copy(r, path, &c, err);
+    if (status != SL_OK)
+        return status;
+    status = compare(&r->files[file], &c, err);
+    if (status == SL_OK)
+        status = sl_reader_adopt_file(r, file, &c, err);
+    if (status != SL_OK)
         close_copy(&c);
-    return st;
+    return status;
 }
 
 uint32_t sl_reader_n_files(const struct sl_reader *r) {
@@ -254,18 +255,18 @@ enum sl_status sl_reader_check_files(struct sl_reader *r, struct sl_err *err) {
             struct sl_file_copy *c = &f->copy[j], now = {.fd = -1};
             if (!c->alive || r->config.kind == SL_IO_FAKE)
                 continue;
-            enum sl_status st = stat_copy(c->path, c->fd, &now, err);
-            if (st == SL_OK &&
+            enum sl_status status = stat_copy(c->path, c->fd, &now, err);
+            if (status == SL_OK &&
                 (now.size_bytes != c->size_bytes || now.mtime.tv_sec != c->mtime.tv_sec ||
                  now.mtime.tv_nsec != c->mtime.tv_nsec))
-                st = sl_fail(err, SL_ERR_CORRUPT,
-                             "%s: was changed while in use (%" PRIu64 " bytes, was %" PRIu64
-                             "); start again with the model as it is now",
-                             c->path, now.size_bytes, c->size_bytes);
-            if (st == SL_OK)
+                status = sl_fail(err, SL_ERR_CORRUPT,
+                                 "%s: was changed while in use (%" PRIu64 " bytes, was %" PRIu64
+                                 "); start again with the model as it is now",
+                                 c->path, now.size_bytes, c->size_bytes);
+            if (status == SL_OK)
                 continue;
             if (n_alive(f) < 2)
-                return st;
+                return status;
             sl_reader_copy_failed(r, i, j, true, "it was changed while in use");
         }
     }

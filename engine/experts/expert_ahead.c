@@ -5,14 +5,15 @@
 
 #include <string.h>
 
-/* Fills that one call starts. */
+/* The most fills that one call starts. */
 #define PUMP_BATCH 16u
-/* Warm-up reads that are under way at once. */
+/* Warm-up reads in flight at once. */
 #define WARM_READS 8u
 
 /* ---- planning ---- */
 
-/* The layer before has run: what did waiting in it cost, was what was read for this one wanted? */
+/* The layer before has run: what did waiting in it cost, and was what was read ahead for this one
+ * wanted? */
 static void judge(struct sl_fetch *f) {
     struct sl_ahead *a = &f->ahead;
     bool may_prediction = sl_fetch_may_predict(f);
@@ -67,7 +68,7 @@ bool sl_fetch_wants_ahead(const struct sl_fetch *f) {
            sl_prefetch_trial_wants(&f->trial);
 }
 
-/* What a router that was run early chose, without what is on the device. */
+/* What an early router chose, without what is on the device. */
 static void list(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n) {
     struct sl_ahead *a = &f->ahead;
     a->layer = routed_layer;
@@ -90,7 +91,7 @@ static void list(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids,
 void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n) {
     struct sl_ahead *a = &f->ahead;
     list(f, routed_layer, ids, n);
-    /* Held, they go in one call behind the layer's own. */
+    /* Held back, they are submitted in one call with the layer's own. */
     a->priority = f->reads.hold ? SL_READ_DEMAND : SL_READ_PREFETCH;
     a->budget = sl_fetch_pace_ahead(f, routed_layer);
     sl_fetch_pump(f);
@@ -147,8 +148,8 @@ static void pump_ahead(struct sl_fetch *f) {
     }
 }
 
-/* The next to be warmed up that can be. With a tier above, host slots come back as experts go up,
- * and have gone up; when none will, the warm-up has ended. */
+/* The next expert to warm up that can be read. With a tier above, host slots become free as experts
+ * move up; when none will any more, the warm-up has ended. */
 static bool next_warm(struct sl_fetch *f) {
     for (; f->tiers && f->warm_cursor < f->n_warm; f->warm_cursor++)
         if (!sl_tiers_has(f->tiers, f->warm[f->warm_cursor]) &&
@@ -189,7 +190,7 @@ bool sl_fetch_has_background(const struct sl_fetch *f) {
     return f->warm_cursor < f->n_warm || f->reads.n > 0 || (f->tiers && sl_tiers_warming(f));
 }
 
-/* What a step that was given up has left: the layers that it was for will not come. */
+/* What a canceled step has left behind: the layers that it was read for will not come. */
 static void drop_plans(struct sl_fetch *f) {
     struct sl_ahead *a = &f->ahead;
     if (a->layer != SL_NO_ROUTED_LAYER && !a->prediction)

@@ -38,13 +38,13 @@ static void count_hits(struct sl_fetch *f, uint32_t n) {
 
 /* Leases what is there of the wanted, and starts reading as many of the others as are useful. */
 static void take(struct sl_fetch *f) {
-    if (!f->run.n_wanted || f->run.n_loading >= f->run.window)
+    if (!f->run.n_wanted || f->run.n_loading >= f->run.max_loading)
         return;
-    uint32_t n_fill, n_taken, room = f->run.window - f->run.n_loading, n = f->run.n_wanted,
+    uint32_t n_fill, n_taken, room = f->run.max_loading - f->run.n_loading, n = f->run.n_wanted,
                               n_start = 0;
-    enum sl_status st = sl_cache_acquire_some(f->cache, f->run.wanted, n, room, sl_fetch_now(f),
-                                              f->leases, f->new_fills, &n_fill, &n_taken);
-    if (st != SL_OK)
+    enum sl_status status = sl_cache_acquire_some(f->cache, f->run.wanted, n, room, sl_fetch_now(f),
+                                                  f->leases, f->new_fills, &n_fill, &n_taken);
+    if (status != SL_OK)
         return; /* every slot is leased or being filled: they come back as they run */
     uint64_t bytes = f->layout->layers[f->run.layer].expert_bytes;
     bool raised = false;
@@ -75,9 +75,9 @@ void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_f
     assert(routed_layer < f->layout->n_layer);
     sl_layer_run_begin(&f->run, routed_layer, f->layout->layers[routed_layer].k, rows);
     f->reads.hold = false;
-    f->run.window = sl_fetch_queue_experts(f, routed_layer);
+    f->run.max_loading = sl_fetch_queue_experts(f, routed_layer);
     if (f->reads.n)
-        sl_reader_poll(f->reader); /* what was read ahead is a hit if it is there by now */
+        sl_reader_poll(f->reader); /* what was read ahead may have arrived: a hit */
     learn(f);
     if (f->tiers)
         sl_tiers_begin(f);
@@ -98,10 +98,10 @@ static void drop_held(struct sl_fetch *f, uint32_t at) {
 }
 
 /* Says which expert could not be read and why: reads that fail together share one text. */
-static void fail_layer(const struct sl_fetch *f, const struct sl_held *h, enum sl_status st,
+static void fail_layer(const struct sl_fetch *f, const struct sl_held *h, enum sl_status status,
                        struct sl_err *err) {
     bool own = f->reads.failed_slot == h->lease.slot;
-    sl_fail(err, st, "layer %u, expert %u: %s%s", f->layout->layers[f->run.layer].model_layer,
+    sl_fail(err, status, "layer %u, expert %u: %s%s", f->layout->layers[f->run.layer].model_layer,
             h->id.expert, own ? "" : "as another one of the step: ", f->reads.failed_err.text);
 }
 
@@ -114,15 +114,15 @@ static uint32_t gather_ready(struct sl_fetch *f, uint32_t *n_failed, struct sl_e
     uint32_t most = sl_layer_run_is_wave(&f->run) ? (f->run.n_held + 3) / 4 : f->run.n_held;
     for (uint32_t i = 0; i < f->run.n_held;) {
         struct sl_held h = f->run.held[i];
-        enum sl_status st = sl_cache_ready(f->cache, h.lease);
-        if (st == SL_ERR_CANCELED) {
+        enum sl_status status = sl_cache_ready(f->cache, h.lease);
+        if (status == SL_ERR_CANCELED) {
             sl_cache_release(f->cache, &h.lease, 1);
             sl_layer_run_want_again(&f->run, i);
             continue;
         }
-        if (st < 0) {
+        if (status < 0) {
             if (*n_failed == 0)
-                fail_layer(f, &h, st, err);
+                fail_layer(f, &h, status, err);
             *n_failed += sl_layer_run_fail(&f->run, h.id.expert);
             f->stats.failed++;
             drop_held(f, i);
@@ -130,19 +130,19 @@ static uint32_t gather_ready(struct sl_fetch *f, uint32_t *n_failed, struct sl_e
         }
         bool busy = n_pairs >= BUSY_PAIRS || n_ready * expert_bytes >= BUSY_BYTES;
         bool fits = n_ready == 0 || (n_ready < most && !(busy && f->reads.n));
-        if (st == SL_OK && fits) {
+        if (status == SL_OK && fits) {
             n_pairs += f->run.pair_count[h.id.expert];
             sl_layer_run_swap(&f->run, i, n_ready++);
         }
-        loading += st == SL_AGAIN;
+        loading += status == SL_AGAIN;
         i++;
     }
     f->run.n_loading = loading;
     return n_ready;
 }
 
-/* Between two operations the disk gets more to do, if there is more; what has ended can wait until
- * somebody has nothing else to do. That is a system call, and the next wait makes one anyway. */
+/* Between two operations only new requests are submitted; completions can wait until there is
+ * nothing else to do, since seeing them takes a system call and the next wait makes one anyway. */
 static void refill(struct sl_fetch *f) {
     if (f->reads.hold)
         return;
@@ -168,7 +168,7 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
             .down = slot + sl_expert_layout_place(f->layout, f->run.layer, e, 2),
         };
     }
-    /* A long computation: what the last wait kept back should not wait for its end. */
+    /* A long computation: what the last wait held back should not be delayed until its end. */
     if (f->last_expert_ns * n > LONG_NS)
         refill(f);
     bool all = f->run.dense_call && n == f->run.n_held && !f->run.n_wanted;
@@ -178,7 +178,7 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
     uint64_t start = sl_fetch_now(f);
     op->overlap = f->reads.hold ? start_overlap : NULL;
     op->overlap_ctx = f;
-    enum sl_status st = sl_op_moe(dev, op);
+    enum sl_status status = sl_op_moe(dev, op);
     uint64_t ns = sl_fetch_now(f) - start;
     if (op->overlap) {
         sl_fetch_stalled(f, SL_STALL_DEMAND, start);
@@ -192,7 +192,7 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
     for (uint32_t i = 0; i < n; i++)
         sl_cache_release(f->cache, &f->run.held[i].lease, 1);
     sl_layer_run_ran(&f->run, n);
-    return st;
+    return status;
 }
 
 /* Nothing to compute: how many reads to wait for. Several at once save system calls; but while they
@@ -221,7 +221,7 @@ static void wait_for_reads(struct sl_fetch *f) {
     sl_fetch_stalled(f, cause, start);
 }
 
-/* Nobody wants the step any more: reads that have not begun need not. */
+/* The step is canceled: reads that have not begun are dropped. */
 static void give_back(struct sl_fetch *f) {
     for (uint32_t i = 0; i < f->run.n_held; i++)
         if (sl_cache_ready(f->cache, f->run.held[i].lease) == SL_AGAIN)
@@ -229,7 +229,7 @@ static void give_back(struct sl_fetch *f) {
     while (f->run.n_held)
         drop_held(f, f->run.n_held - 1);
     sl_layer_run_give_up(&f->run);
-    f->reads.hold = false; /* what is held goes with the next call, whoever makes it */
+    f->reads.hold = false; /* what is held back goes with the next call, whoever makes it */
     if (f->tiers)
         sl_tiers_give_back(f->tiers);
 }
@@ -240,17 +240,19 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
     *out_n_failed = 0;
     sl_fetch_pace_run(f, dev);
     for (;;) {
-        /* What is held goes with a wait, beside the hits or before them. */
+        /* What is held back is submitted by a wait, before the hits are computed or while they are.
+         */
         bool wait = f->reads.hold && !(dev->caps.overlap && f->run.n_held > f->run.n_loading);
         uint32_t n = wait ? 0 : gather_ready(f, out_n_failed, err);
         bool due = n || (f->tiers && sl_tiers_pending(f->tiers));
-        enum sl_status st = due ? run_ready(f, n, dev, op) : SL_OK;
+        enum sl_status status = due ? run_ready(f, n, dev, op) : SL_OK;
         bool any = true;
-        if (st == SL_OK && f->tiers && !due && !f->run.n_loading && !f->reads.n)
-            st = sl_tiers_drain(f->tiers, &any); /* slots come back when the device has used them */
-        if (st != SL_OK) {
+        if (status == SL_OK && f->tiers && !due && !f->run.n_loading && !f->reads.n)
+            status =
+                sl_tiers_drain(f->tiers, &any); /* slots come back when the device has used them */
+        if (status != SL_OK) {
             give_back(f);
-            return st;
+            return status;
         }
         if (!f->run.n_held && !f->run.n_wanted) {
             if (f->tiers)

@@ -24,7 +24,7 @@
 #define SL_ENGINE_EXPERT_FETCH_H
 
 #include "backends/backend.h"
-#include "engine/experts/expert_layout.h"
+#include "engine/reads/expert_layout.h"
 #include "engine/experts/layer_run.h"
 #include "engine/trace/timeline.h"
 #include "expert_cache/expert_cache.h"
@@ -39,7 +39,7 @@ struct sl_fetch_config {
     uint64_t fingerprint;                  /* of the model, for the heat */
     uint32_t max_rows;                     /* of one step */
     uint32_t n_device_slots;               /* of the tier that sl_tiers_create will add */
-    bool no_lookahead;                     /* never ask for sl_fetch_ahead, nor read ahead */
+    bool no_lookahead;                     /* never request sl_fetch_ahead, nor read ahead */
     struct sl_timeline *timeline;          /* borrowed until destroy; NULL: no trace. On the same
                                               clock as the reader */
     /* NULL: the monotonic clock. Simulations pass theirs. */
@@ -57,7 +57,7 @@ void sl_fetch_destroy(struct sl_fetch **f);
 /* What create allocates, for the memory plan. */
 size_t sl_fetch_bytes(const struct sl_expert_layout *layout, uint32_t n_slots, uint32_t max_rows);
 
-/* Asked while waiting; true gives the layer up. */
+/* Polled while waiting; true gives the layer up. */
 struct sl_fetch_abort {
     bool (*asked)(void *ctx);
     void *ctx;
@@ -71,16 +71,16 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
                             const struct sl_fetch_abort *give_up, uint32_t *out_n_failed,
                             struct sl_err *err) SL_MUST_CHECK;
 struct sl_lane_io;
-/* The rows of the layer that has begun are generated ones and come to the host, too, whose CPU may
- * compute some of their experts (host_lane.h). NULL: it computes none. Without effect where there
- * is no such lane. */
+/* The rows of the layer that has begun are generated ones and are copied to the host too, whose CPU
+ * may compute some of their experts (cpu_lane.h). NULL: it computes none. Without effect where
+ * there is no CPU lane. */
 void sl_fetch_feed_lane(struct sl_fetch *f, const struct sl_lane_io *io);
-/* A step of so many generated rows begins: whether the host computes some of its experts. Then, if
- * all went well, how long it took. */
+/* A step of that many generated rows begins: returns whether the host computes some of its experts.
+ * Afterwards, if all went well, stepped is told how long it took. */
 bool sl_fetch_lane_begin(struct sl_fetch *f, uint32_t n_rows);
 void sl_fetch_lane_stepped(struct sl_fetch *f, uint32_t n_rows, uint64_t ns);
-/* Gives the disk more to do if there is more; what has ended may stay unseen until somebody needs
- * it. Never blocks. */
+/* Submits more reads if there are any; completions may stay unseen until somebody needs them. Never
+ * blocks. */
 void sl_fetch_poll(struct sl_fetch *f);
 
 /* Ends all reading and forgets every expert that is in a slot: their bytes can no longer be
@@ -92,8 +92,8 @@ void sl_fetch_forget(struct sl_fetch *f);
 /* Rows beyond which the distinct experts of a step are so many that the disk is never idle. */
 #define SL_FETCH_AHEAD_ROWS 4u
 /* Does it pay to run the next layer's router early, for the step whose layer has begun? Never with
- * prompt rows or more rows than that. The answer comes from trials of some tokens: how long steps
- * wait for the disk with it and without. */
+ * prompt rows, nor with more rows than this limit. The answer comes from trials of some tokens: how
+ * long steps wait for the disk with it and without. */
 bool sl_fetch_wants_ahead(const struct sl_fetch *f);
 /* For a discrete device: routers of several following layers may be run early on one
  * layer's input, as many layers ahead as sl_fetch_prediction_ahead says, nearest first. How many of
@@ -103,8 +103,8 @@ bool sl_fetch_wants_ahead(const struct sl_fetch *f);
 #define SL_FETCH_REACH       4u /* the farthest */
 extern const uint8_t sl_fetch_prediction_ahead[SL_FETCH_PREDICTIONS];
 uint32_t sl_fetch_predictions(const struct sl_fetch *f, uint32_t n_rows);
-/* Does the layer that has begun wait for reads, so that predictions should follow at once? Else
- * they can wait until the layer's calls have been made. */
+/* Does the layer that has begun wait for reads, so that predictions should be made at once?
+ * Otherwise they can follow the layer's calls. */
 bool sl_fetch_is_reading(const struct sl_fetch *f);
 /* Prediction number `which` of the layer that has begun: the router of routed_layer, run early,
  * chose these [n], k for each row, surest first. Between begin of the layer and the next one's.
@@ -157,7 +157,7 @@ struct sl_fetch_stats {
     uint64_t stall_ns;     /* waiting for reads, with nothing to compute but hits beside */
     uint64_t stall_cause_ns[SL_STALL_CAUSES]; /* the same by cause */
     uint64_t calls;                           /* of sl_op_moe */
-    uint64_t waves;      /* times that a layer found fewer slots than experts to read */
+    uint64_t waves;      /* how often a layer found fewer slots than experts to read */
     uint64_t ahead_read; /* experts read ahead */
     uint64_t ahead_used; /* ... and then asked for by their layer */
     /* Experts that each prediction named while they were in no slot, and those that were wanted. */
@@ -171,7 +171,7 @@ const struct sl_cache_stats *sl_fetch_cache_stats(const struct sl_fetch *f);
 struct sl_heat *sl_fetch_heat(struct sl_fetch *f);
 const struct sl_cache *sl_fetch_cache(const struct sl_fetch *f);
 struct sl_tiers;
-/* Experts that a layer found on the device without asking: all are there. */
+/* Experts that a layer found on the device without a lookup, because all are there. */
 void sl_fetch_count_hits(struct sl_fetch *f, uint32_t n);
 /* NULL: there is no tier above the host's slots. */
 const struct sl_tiers *sl_fetch_tiers(const struct sl_fetch *f);

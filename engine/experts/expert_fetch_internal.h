@@ -3,21 +3,21 @@
 #ifndef SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 #define SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 
-#include "engine/experts/disk_demand.h"
+#include "engine/predict/disk_demand.h"
 #include "engine/experts/expert_fetch.h"
 #include "engine/experts/expert_tiers.h"
 #include "engine/experts/layer_run.h"
-#include "engine/experts/prediction_score.h"
-#include "engine/experts/prefetch_trial.h"
-#include "engine/experts/prompt_shares.h"
-#include "engine/experts/read_depth.h"
-#include "engine/experts/read_pace.h"
-#include "engine/experts/read_plan.h"
-#include "engine/experts/slot_reads.h"
+#include "engine/predict/prediction_score.h"
+#include "engine/predict/prefetch_trial.h"
+#include "engine/predict/prompt_shares.h"
+#include "engine/reads/read_depth.h"
+#include "engine/reads/read_pace.h"
+#include "engine/reads/read_plan.h"
+#include "engine/reads/slot_reads.h"
 
 /* What computing some experts must take to be worth a wait, and so a system call, of its own. */
 #define SL_FETCH_SPLIT_NS 30000
-/* How often a wait looks whether the step is still wanted. */
+/* How often a wait checks whether the step was canceled. */
 #define SL_FETCH_LOOK_NS 50000000
 
 /* What is being read ahead: experts of one layer, in the order in which they are read. */
@@ -88,8 +88,8 @@ static inline uint64_t sl_fetch_now(const struct sl_fetch *f) {
     return f->now_ns(f->clock);
 }
 
-/* Is this a layer of few generated rows, and nothing else? For those routers are run early and
- * reads are paced: more rows touch so many experts that calls are few anyway. */
+/* Is this a layer of a few generated rows and nothing else? For such layers routers are run early
+ * and reads are paced; more rows touch so many experts that system calls are few anyway. */
 static inline bool sl_fetch_may_predict(const struct sl_fetch *f) {
     return f->run.rows.n && f->run.rows.n == f->run.rows.n_decode &&
            f->run.rows.n <= SL_FETCH_AHEAD_ROWS;
@@ -107,7 +107,7 @@ void sl_fetch_trace_layer(struct sl_fetch *f);
 
 /* expert_pace.c. May the reads that are about to be started wait for the layer's first wait? */
 bool sl_fetch_may_hold(const struct sl_fetch *f);
-/* The layer's reads are queued, held: not submitted. Decides whether to hold them on. */
+/* The layer's reads are queued but held back. Decides whether they stay so. */
 void sl_fetch_pace_begin(struct sl_fetch *f, bool held);
 /* Run begins. */
 void sl_fetch_pace_run(struct sl_fetch *f, const struct sl_device *dev);
@@ -115,14 +115,14 @@ void sl_fetch_pace_run(struct sl_fetch *f, const struct sl_device *dev);
 void sl_fetch_pace_overlap(struct sl_fetch *f);
 /* n experts were computed in ns. */
 void sl_fetch_pace_computed(struct sl_fetch *f, uint64_t ns, uint32_t n);
-/* Waits for some of the layer's reads; submits what is held. False: waited for nothing, this is not
- * for it to decide. */
+/* Waits for some of the layer's reads, and submits what is held back. False: it has not waited,
+ * since this kind of layer is not its business. */
 bool sl_fetch_pace_wait(struct sl_fetch *f);
 /* Experts of the layer that keep the disk's queue full in this step. */
 uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer);
 /* Experts of that layer that the drive can read while a layer is computed. */
 uint32_t sl_fetch_pace_ahead(const struct sl_fetch *f, uint32_t routed_layer);
-/* A layer begins: how long did the one before compute? */
+/* A layer begins: notes how long the one before has computed. */
 void sl_fetch_pace_layer(struct sl_fetch *f);
 
 /* expert_ahead.c */
@@ -143,7 +143,7 @@ void sl_fetch_prompt_plan(struct sl_fetch *f);
 /* A layer has begun while f->ahead is a plan for prompt rows, of this layer if they have come so
  * far: learns from what they chose, gives up what they did not. */
 void sl_fetch_prompt_begin(struct sl_fetch *f);
-/* The plan's layer will not come: gives up all of it. */
+/* The plan's layer will not come: drops the whole plan. */
 void sl_fetch_prompt_drop(struct sl_fetch *f);
 /* Reads of the plan that may be started now. */
 uint32_t sl_fetch_prompt_room(struct sl_fetch *f);

@@ -58,37 +58,38 @@ enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_f
     uint32_t n_slots = f->slots->first_slot[f->slots->n_class];
     f->most_warm = n_slots + config->n_device_slots;
     sl_fetch_ahead_init(f);
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     if (!allocate(f, config->max_rows))
-        st = sl_fail(err, SL_ERR_NOMEM, "no memory for a table of %u slots", n_slots);
+        status = sl_fail(err, SL_ERR_NOMEM, "no memory for a table of %u slots", n_slots);
     struct sl_heat_config shape;
     sl_expert_layout_heat(l, config->fingerprint, &shape);
-    if (st == SL_OK)
-        st = sl_heat_create(&shape, &f->heat, err);
+    if (status == SL_OK)
+        status = sl_heat_create(&shape, &f->heat, err);
     uint32_t class_slots[SL_SLAB_CLASSES];
     for (uint32_t c = 0; c < l->n_class; c++)
         class_slots[c] = f->slots->first_slot[c + 1] - f->slots->first_slot[c];
-    if (st == SL_OK)
-        st = sl_cache_create(&(struct sl_cache_config){.heat = f->heat,
-                                                       .layer_class = l->layer_class,
-                                                       .n_class = l->n_class,
-                                                       .class_slots = class_slots,
-                                                       .source = SL_TIER_DISK},
-                             &f->cache, err);
-    if (st == SL_OK) {
-        st = sl_slot_reads_init(&f->reads, &(struct sl_slot_reads_config){.layout = l,
-                                                                          .slots = f->slots,
-                                                                          .reader = f->reader,
-                                                                          .cache = f->cache,
-                                                                          .timeline = f->timeline,
-                                                                          .now_ns = f->now_ns,
-                                                                          .clock = f->clock});
-        if (st != SL_OK)
-            sl_fail(err, st, "no memory for a table of %u slots", n_slots);
+    if (status == SL_OK)
+        status = sl_cache_create(&(struct sl_cache_config){.heat = f->heat,
+                                                           .layer_class = l->layer_class,
+                                                           .n_class = l->n_class,
+                                                           .class_slots = class_slots,
+                                                           .source = SL_TIER_DISK},
+                                 &f->cache, err);
+    if (status == SL_OK) {
+        status =
+            sl_slot_reads_init(&f->reads, &(struct sl_slot_reads_config){.layout = l,
+                                                                         .slots = f->slots,
+                                                                         .reader = f->reader,
+                                                                         .cache = f->cache,
+                                                                         .timeline = f->timeline,
+                                                                         .now_ns = f->now_ns,
+                                                                         .clock = f->clock});
+        if (status != SL_OK)
+            sl_fail(err, status, "no memory for a table of %u slots", n_slots);
     }
-    if (st != SL_OK) {
+    if (status != SL_OK) {
         sl_fetch_destroy(&f);
-        return st;
+        return status;
     }
     *out_fetch = f;
     return SL_OK;

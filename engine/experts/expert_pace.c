@@ -1,15 +1,15 @@
-/* When reads of generated rows go to the drive, and how long to wait for them: so that a layer
- * costs one system call and loses no time by that.
+/* When the reads of generated rows go to the drive, and how long to wait for them, so that a layer
+ * costs one system call without losing time.
  *
  * Its reads start in the call that waits for them, and its hits are computed by the device's other
  * threads meanwhile. The wait ends before the last requests do: by as much as computing what has
  * come takes, so that this hides behind them. What is left then is short, and is seen by looking at
  * the reader without calling the kernel. Where the device has no other threads, the hits are
- * computed behind the last requests, too. What would lose time that way goes the other way: the
- * reads start at once, the hits are computed, and then comes the wait. */
+ * computed behind the last requests, too. Where that would lose time, the reads start at once, the
+ * hits are computed, and the wait comes last. */
 #include "engine/experts/expert_fetch_internal.h"
 
-/* Requests that may end before the last one of the read that is looked for. */
+/* How many other requests may end before the last one of the read that is polled for. */
 #define LOOK_REQUESTS 2u
 /* Bytes that the disk should have before it: docs/STREAMING.md. Generated rows need less: their
  * operations are short, so the queue is refilled often, and what is taken at once is taken from
@@ -82,7 +82,7 @@ static bool look(struct sl_fetch *f, double expected_ns) {
     return seen;
 }
 
-/* Calls the kernel: until no more is left of this layer's requests than that. */
+/* Waits in the kernel until no more than that many of this layer's requests are left. */
 static void enter(struct sl_fetch *f, uint32_t left, uint32_t to_leave) {
     uint32_t others = sl_reader_flying(f->reader);
     others = others > left ? others - left : 0; /* read ahead, behind these */
@@ -105,8 +105,8 @@ void sl_fetch_pace_overlap(struct sl_fetch *f) {
     enter(f, requests_left(f), sl_read_pace_to_leave(&f->pace, f->run.n_loading));
 }
 
-/* With a tier above: for one read, which goes up while the others go on. Its last request is looked
- * for: waking up takes a good part of the time that it takes to go up. */
+/* With a tier above: waits for one read, which is copied up while the others go on. Its last
+ * request is polled for, since waking up takes a good part of the time of the copy. */
 static void wait_for_one(struct sl_fetch *f) {
     uint32_t least = UINT32_MAX, flying = sl_reader_flying(f->reader), ended = 0;
     for (uint32_t i = 0; i < f->run.n_held; i++) {

@@ -1,9 +1,9 @@
-/* Reading early from disk for generated rows on a discrete device: what routers that were run
- * early chose for the next layers.
+/* Reading early from disk for generated rows on a discrete device: what routers that were run early
+ * chose for the next layers.
  *
- * Where half of the experts are on disk a layer misses less than one, and while the layers pass
- * that miss none the disk stands still. A prediction for a layer to come gives it work then. What
- * makes predictions cheap although some are wrong:
+ * Where half of the experts are on disk a layer misses less than one on average, and during layers
+ * that miss none the disk is idle. A prediction for a layer to come gives it work then. What makes
+ * predictions cheap although some are wrong:
  *
  * - They fill gaps: the reader starts them only while it has next to nothing in flight, so a demand
  *   waits behind a request or two.
@@ -21,7 +21,7 @@
 
 const uint8_t sl_fetch_prediction_ahead[SL_FETCH_PREDICTIONS] = {1, 2, SL_FETCH_REACH};
 
-/* Reads that are with the reader at once, so that it has the next when one ends. */
+/* Reads that the reader has at once, so that it can start the next when one ends. */
 #define AT_ONCE 2u
 
 /* ---- memory ---- */

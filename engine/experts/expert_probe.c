@@ -3,12 +3,12 @@
 
 #include "common/rng.h"
 
-/* With fewer, each is with the drive again as soon as it has come, and the queue is not kept full:
- * unless they are so large that few fill it. */
+/* With fewer, each is read again as soon as it has arrived and the queue is not kept full, unless
+ * they are so large that a few fill it. */
 #define LEAST_EXPERTS 16u
 /* The least time that the rate is taken over, however long the first reads took. */
 #define LEAST_NS 50000000u
-/* Slots that are drawn before all are gone through. */
+/* How many slots are drawn at random before all are tried in turn. */
 #define DRAWS 64u
 
 struct probe {
@@ -34,12 +34,12 @@ static bool take_slot(struct probe *p, struct sl_expert_id *out_id, struct sl_le
     return false;
 }
 
-static void ended(struct probe *p, uint32_t slot, enum sl_status st) {
+static void ended(struct probe *p, uint32_t slot, enum sl_status status) {
     struct sl_fetch *f = p->fetch;
-    sl_cache_filled(f->cache, f->reads.fills[slot], st, sl_fetch_now(f));
-    if (st == SL_OK || p->status != SL_OK)
+    sl_cache_filled(f->cache, f->reads.fills[slot], status, sl_fetch_now(f));
+    if (status == SL_OK || p->status != SL_OK)
         return;
-    p->status = st;
+    p->status = status;
     *p->err = p->read_err;
 }
 
@@ -65,15 +65,15 @@ static bool submit(struct probe *p) {
     read->done = read_done;
     read->user = p;
     read->err = &p->read_err;
-    enum sl_status st = sl_reader_submit(f->reader, read, &p->read_err);
-    if (st == SL_OK)
+    enum sl_status status = sl_reader_submit(f->reader, read, &p->read_err);
+    if (status == SL_OK)
         p->n_flying++;
     else
-        ended(p, lease.slot, st);
-    return st == SL_OK;
+        ended(p, lease.slot, status);
+    return status == SL_OK;
 }
 
-/* Nothing else may be at work: what is on its way ends first. */
+/* Nothing else may be in flight: waits for what is. */
 static enum sl_status wait_idle(struct probe *p) {
     struct sl_fetch *f = p->fetch;
     while (f->reads.n) {
@@ -81,10 +81,10 @@ static enum sl_status wait_idle(struct probe *p) {
             return sl_fail(p->err, SL_ERR_CANCELED, "canceled");
         sl_reader_wait(f->reader, f->reads.n, SL_FETCH_LOOK_NS);
     }
-    enum sl_status st = f->tiers ? sl_tiers_rest(f) : SL_OK;
-    return st == SL_OK
-               ? st
-               : sl_fail(p->err, st, "waiting for copies of experts: %s", sl_status_text(st));
+    enum sl_status status = f->tiers ? sl_tiers_rest(f) : SL_OK;
+    return status == SL_OK ? status
+                           : sl_fail(p->err, status, "waiting for copies of experts: %s",
+                                     sl_status_text(status));
 }
 
 /* Submits more than the queue takes: half as much again, since of a read whose last request is in
@@ -120,10 +120,10 @@ static enum sl_status measure(struct probe *p, double seconds, double *out_rate)
     struct sl_reader_stats a, b;
     uint64_t all_ns = (uint64_t)(seconds * 1e9), start = sl_fetch_now(f);
     p->refill = true;
-    enum sl_status st = fill_queue(p);
+    enum sl_status status = fill_queue(p);
     uint32_t n = p->n_flying, some = n / 4 ? n / 4 : 1;
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     /* Not the first ones: they find an idle disk. */
     while (p->status == SL_OK && p->n_done < n && sl_fetch_now(f) - start < all_ns / 2)
         wait_for(p, some);
@@ -147,15 +147,15 @@ enum sl_status sl_fetch_disk_speed(struct sl_fetch *f, double seconds,
     struct probe p = {.fetch = f, .give_up = give_up, .err = err};
     p.rng.state = sl_fetch_now(f); /* never the same order: a disk has caches too */
     double rate = 0;
-    enum sl_status st = wait_idle(&p);
-    if (st == SL_OK)
-        st = measure(&p, seconds, &rate);
+    enum sl_status status = wait_idle(&p);
+    if (status == SL_OK)
+        status = measure(&p, seconds, &rate);
     p.refill = false;
     while (p.n_flying > 0)
         sl_reader_wait(f->reader, p.n_flying, -1);
-    if (st == SL_OK)
-        st = p.status; /* of those that came last */
-    if (st == SL_OK)
+    if (status == SL_OK)
+        status = p.status; /* of those that came last */
+    if (status == SL_OK)
         *out_bytes_per_s = rate;
-    return st;
+    return status;
 }

@@ -44,7 +44,7 @@ void sl_fetch_prompt_plan(struct sl_fetch *f) {
 
 /* ---- what came of it ---- */
 
-/* What was started of the plan; of what has come to its layer, the layer's own are wanted. */
+/* Gives up what was started for the plan, except what its layer wants once that has begun. */
 static void give_up(struct sl_fetch *f, bool came) {
     const struct sl_ahead *a = &f->ahead;
     bool gave_up = false;

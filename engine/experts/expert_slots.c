@@ -8,13 +8,13 @@ enum sl_status sl_slot_spans_init(struct sl_slot_spans *slots, const struct sl_d
     *slots = (struct sl_slot_spans){.n_class = n_class};
     sl_buffer_pool_init(&slots->pool, dev, 0);
     for (uint32_t c = 0; c < n_class; c++) {
-        enum sl_status st =
+        enum sl_status status =
             sl_buffer_pool_add(&slots->pool, n_slots[c], slot_bytes[c], &slots->items[c]);
-        if (st == SL_ERR_UNSUPPORTED)
+        if (status == SL_ERR_UNSUPPORTED)
             return sl_buffer_pool_refuse(dev, "one expert", slot_bytes[c],
                                          "use another device, or a file with smaller types", err);
-        if (st != SL_OK)
-            return sl_fail(err, st, "no memory for the table of slots");
+        if (status != SL_OK)
+            return sl_fail(err, status, "no memory for the table of slots");
         slots->first_slot[c + 1] = slots->first_slot[c] + n_slots[c];
     }
     return SL_OK;

@@ -1,6 +1,6 @@
-/* Where the slots of experts are as a device knows them: on it, or mapped in the host's memory. A
- * slot lies in one buffer; all slots may take several. Part of the tier (expert_tiers_internal.h).
- */
+/* Where the slots of experts are in terms of a device's buffers: in its own memory, or in mapped
+ * host memory. A slot lies in one buffer; all slots may take several. Part of the tier
+ * (expert_tiers_internal.h). */
 #ifndef SL_ENGINE_EXPERT_SLOTS_H
 #define SL_ENGINE_EXPERT_SLOTS_H
 
@@ -20,7 +20,7 @@ enum sl_status sl_slot_spans_init(struct sl_slot_spans *slots, const struct sl_d
                                   const uint32_t *slot_bytes, const uint32_t *n_slots,
                                   uint32_t n_class, struct sl_err *err) SL_MUST_CHECK;
 
-/* A slot that is not there is our own mistake and asserts. */
+/* A slot that does not exist is a bug and asserts. */
 struct sl_span sl_slot_span(const struct sl_slot_spans *slots, uint32_t slot);
 
 #endif

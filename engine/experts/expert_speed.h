@@ -1,5 +1,5 @@
-/* What plan asks of a model's files where no engine runs: how fast they give experts, and
- * whether its mirrors are there. Any thread. */
+/* What plan asks of a model's files where no engine runs: how fast they give experts. Any thread.
+ */
 #ifndef SL_ENGINE_EXPERT_SPEED_H
 #define SL_ENGINE_EXPERT_SPEED_H
 
@@ -15,11 +15,5 @@ enum sl_status sl_store_disk_speed(const struct sl_model *model,
                                    const struct sl_engine_config *config, double seconds,
                                    struct sl_disk_speed *out_speed,
                                    struct sl_err *err) SL_MUST_CHECK;
-
-/* Whether every mirror that config names has the model's files, as far as their sizes tell; opens
- * none. SL_ERR_IO, SL_ERR_CORRUPT: which has not. */
-enum sl_status sl_store_check_mirrors(const struct sl_model *model,
-                                      const struct sl_engine_config *config,
-                                      struct sl_err *err) SL_MUST_CHECK;
 
 #endif

@@ -4,15 +4,13 @@
 #include "common/siphash.h"
 #include "engine/experts/expert_speed.h"
 #include "engine/experts/expert_tiers.h"
-#include "engine/experts/heat_store.h"
-#include "engine/experts/host_lane.h"
+#include "engine/heat/heat_store.h"
+#include "engine/lane/cpu_lane.h"
+#include "engine/reads/model_files.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct sl_store {
     const struct sl_memory_plan *plan;
@@ -21,102 +19,15 @@ struct sl_store {
     struct sl_slots slots;
     struct sl_reader *reader;
     struct sl_fetch *fetch;
-    struct sl_heat_store *heat_file;   /* NULL: not kept */
-    uint64_t seen_ended, seen_changed; /* of the reader's counts, when verified last */
+    struct sl_heat_store *heat_file; /* NULL: not kept */
+    struct sl_file_watch watch;
 };
 
-struct sl_reader_config sl_store_reader_config(const struct sl_engine_config *config) {
-    static const enum sl_io_kind kinds[] = {[SL_EXPERTS_IO_AUTO] = SL_IO_AUTO,
-                                            [SL_EXPERTS_IO_URING] = SL_IO_URING,
-                                            [SL_EXPERTS_IO_PREAD] = SL_IO_PREAD};
-    return (struct sl_reader_config){.kind = kinds[config->io], .buffered = config->io_buffered};
-}
-
-/* ---- files ---- */
-
-/* Where a mirror has a file of the model: the mirror itself, or of its name in it. */
-static bool mirror_path(const char *mirror, const char *path, uint32_t n_files, char *out,
-                        size_t size) {
-    size_t n = strlen(mirror);
-    const char *name = strrchr(path, '/');
-    name = name ? name + 1 : path;
-    bool one_file = n >= 5 && strcmp(mirror + n - 5, ".gguf") == 0;
-    if (one_file && n_files == 1)
-        return snprintf(out, size, "%s", mirror) < (int)size;
-    if (one_file) { /* any part names its folder */
-        const char *end = strrchr(mirror, '/');
-        n = end ? (size_t)(end - mirror) : 0;
-        if (!end)
-            return snprintf(out, size, "%s", name) < (int)size;
-    }
-    return snprintf(out, size, "%.*s/%s", (int)n, mirror, name) < (int)size;
-}
-
-static void add_mirrors(struct sl_reader *reader, const struct sl_engine_config *c,
-                        const struct sl_gguf *gguf) {
-    char path[4096];
-    for (uint32_t m = 0; m < c->n_mirrors; m++)
-        for (uint32_t i = 0; i < sl_gguf_n_files(gguf); i++) {
-            struct sl_err why;
-            if (!mirror_path(c->mirrors[m], sl_gguf_file_path(gguf, i), sl_gguf_n_files(gguf), path,
-                             sizeof path))
-                sl_fail(&why, SL_ERR_CONFIG, "%s: too long a path", c->mirrors[m]);
-            else if (sl_reader_add_mirror(reader, i, path, &why) == SL_OK)
-                continue;
-            sl_warn("the mirror is not used: %s", why.text);
-        }
-}
-
-enum sl_status sl_store_check_mirrors(const struct sl_model *model,
-                                      const struct sl_engine_config *c, struct sl_err *err) {
-    const struct sl_gguf *gguf = model->gguf;
-    char path[4096];
-    for (uint32_t m = 0; m < c->n_mirrors; m++)
-        for (uint32_t i = 0; i < sl_gguf_n_files(gguf); i++) {
-            struct stat about;
-            const char *mirror = c->mirrors[m];
-            if (!mirror_path(mirror, sl_gguf_file_path(gguf, i), sl_gguf_n_files(gguf), path,
-                             sizeof path))
-                return sl_fail(err, SL_ERR_CONFIG, "--mirror %s: too long a path", mirror);
-            if (stat(path, &about) != 0)
-                return sl_fail(err, SL_ERR_IO, "--mirror %s: %s: %s", mirror, path,
-                               strerror(errno));
-            if ((uint64_t)about.st_size != sl_gguf_file_bytes(gguf, i) && !S_ISBLK(about.st_mode))
-                return sl_fail(err, SL_ERR_CORRUPT,
-                               "--mirror %s: %s has %" PRIu64 " bytes, the model's file %" PRIu64
-                               ": it is no copy",
-                               mirror, path, (uint64_t)about.st_size, sl_gguf_file_bytes(gguf, i));
-        }
-    return SL_OK;
-}
-
-static enum sl_status add_files(struct sl_reader *reader, const struct sl_engine_config *c,
-                                const struct sl_gguf *gguf, struct sl_err *err) {
-    enum sl_status st = SL_OK;
-    for (uint32_t i = 0; i < sl_gguf_n_files(gguf) && st == SL_OK; i++) {
-        uint32_t file;
-        const char *path = sl_gguf_file_path(gguf, i);
-        st = sl_reader_add_file(reader, path, &file, err);
-        if (st == SL_OK && sl_reader_file_bytes(reader, file) != sl_gguf_file_bytes(gguf, i))
-            st = sl_fail(err, SL_ERR_CORRUPT,
-                         "%s: has %" PRIu64 " bytes and had %" PRIu64 " a moment ago: is it still "
-                         "being written?",
-                         path, sl_reader_file_bytes(reader, file), sl_gguf_file_bytes(gguf, i));
-    }
-    if (st == SL_OK)
-        add_mirrors(reader, c, gguf);
-    return st;
-}
-
-static enum sl_status open_files(struct sl_store *s, const struct sl_gguf *gguf,
-                                 struct sl_err *err) {
-    const struct sl_engine_config *c = &s->plan->config;
-    struct sl_reader_config rc = sl_store_reader_config(c);
+static enum sl_status open_reader(struct sl_store *s, const struct sl_gguf *gguf,
+                                  struct sl_err *err) {
+    struct sl_reader_config rc = sl_model_reader_config(&s->plan->config);
     rc.slab = &s->slab;
-    if (c->reader_source)
-        return c->reader_source->open(c->reader_source, &rc, &s->reader, err);
-    enum sl_status st = sl_reader_open(&rc, &s->reader, err);
-    return st == SL_OK ? add_files(s->reader, c, gguf, err) : st;
+    return sl_model_files_open(gguf, &s->plan->config, &rc, &s->reader, err);
 }
 
 /* ---- the disk's speed ---- */
@@ -128,35 +39,35 @@ struct probed {
 
 static enum sl_status add_probed(void *ctx, struct sl_reader *reader, struct sl_err *err) {
     const struct probed *p = ctx;
-    return add_files(reader, p->config, p->gguf, err);
+    return sl_model_files_add(reader, p->config, p->gguf, err);
 }
 
 /* Of an expert; 0: the model has none. */
 static enum sl_status largest_matrix(const struct sl_model *model, uint32_t *out_bytes,
                                      struct sl_err *err) {
     struct sl_expert_layout layout = {0};
-    enum sl_status st = sl_expert_layout_make(model, &layout, err);
+    enum sl_status status = sl_expert_layout_make(model, &layout, err);
     *out_bytes = 0;
-    for (uint32_t l = 0; st == SL_OK && l < layout.n_layer; l++)
+    for (uint32_t l = 0; status == SL_OK && l < layout.n_layer; l++)
         for (uint32_t x = 0; x < SL_EXPERT_EXTENTS; x++)
             if (layout.layers[l].extent[x].size_bytes > *out_bytes)
                 *out_bytes = layout.layers[l].extent[x].size_bytes;
     sl_expert_layout_release(&layout);
-    return st;
+    return status;
 }
 
 enum sl_status sl_store_disk_speed(const struct sl_model *model,
                                    const struct sl_engine_config *config, double seconds,
                                    struct sl_disk_speed *out_speed, struct sl_err *err) {
     uint32_t bytes;
-    enum sl_status st = largest_matrix(model, &bytes, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = largest_matrix(model, &bytes, err);
+    if (status != SL_OK)
+        return status;
     if (!bytes)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "the model has no routed experts");
     struct probed p = {config, model->gguf};
     const struct sl_disk_files files = {
-        .reader = sl_store_reader_config(config), .add = add_probed, .ctx = &p};
+        .reader = sl_model_reader_config(config), .add = add_probed, .ctx = &p};
     return sl_disk_bandwidth(&files, bytes, seconds, out_speed, err);
 }
 
@@ -167,11 +78,11 @@ static enum sl_status map_slots(struct sl_store *s, struct sl_err *err) {
     for (uint32_t c = 0; c < s->layout.n_class; c++)
         slot_bytes[c] = s->layout.classes[c].slot.slot_bytes;
     size_t bytes = sl_slots_size_bytes(slot_bytes, s->plan->class_slots, s->layout.n_class);
-    enum sl_status st = sl_slab_init(&s->slab, bytes, true, err);
-    if (st == SL_OK)
-        st = sl_slots_init(&s->slots, &s->slab, 0, slot_bytes, s->plan->class_slots,
-                           s->layout.n_class, err);
-    return st;
+    enum sl_status status = sl_slab_init(&s->slab, bytes, true, err);
+    if (status == SL_OK)
+        status = sl_slots_init(&s->slots, &s->slab, 0, slot_bytes, s->plan->class_slots,
+                               s->layout.n_class, err);
+    return status;
 }
 
 /* The stages of the scheduler's process have one file together (engine/stage/joint_heat.h). */
@@ -189,16 +100,16 @@ static uint64_t heat_fingerprint(const struct sl_model *model, const struct sl_m
 }
 
 static enum sl_status create_lane(const struct sl_memory_plan *plan,
-                                  const struct sl_expert_layout *layout,
-                                  struct sl_host_lane **out_lane, struct sl_err *err) {
+                                  const struct sl_expert_layout *layout, struct sl_lane **out_lane,
+                                  struct sl_err *err) {
     const struct sl_engine_config *c = &plan->config;
-    return sl_host_lane_create(
-        &(struct sl_host_lane_config){.n_threads = plan->lane_threads,
-                                      .isa = c->cpu_isa,
-                                      .limits = sl_host_lane_limits(&plan->limits, layout->k),
-                                      .always = c->lane == SL_LANE_ON,
-                                      .forced = c->lane_forced,
-                                      .percent = c->lane_percent},
+    return sl_lane_create(
+        &(struct sl_lane_config){.n_threads = plan->lane_threads,
+                                 .isa = c->cpu_isa,
+                                 .limits = sl_lane_limits(&plan->limits, layout->k),
+                                 .always = c->lane == SL_LANE_ON,
+                                 .forced = c->lane_forced,
+                                 .percent = c->lane_percent},
         out_lane, err);
 }
 
@@ -211,38 +122,39 @@ enum sl_status sl_store_create(const struct sl_model *model, const struct sl_mem
     if (!s)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the expert store");
     s->plan = plan;
-    enum sl_status st = sl_expert_layout_make(model, &s->layout, err);
-    if (st == SL_OK)
-        st = map_slots(s, err);
-    if (st == SL_OK)
-        st = open_files(s, model->gguf, err);
+    enum sl_status status = sl_expert_layout_make(model, &s->layout, err);
+    if (status == SL_OK)
+        status = map_slots(s, err);
+    if (status == SL_OK)
+        status = open_reader(s, model->gguf, err);
     uint64_t fingerprint = heat_fingerprint(model, plan);
-    if (st == SL_OK)
-        st = sl_fetch_create(&(struct sl_fetch_config){.layout = &s->layout,
-                                                       .slots = &s->slots,
-                                                       .reader = s->reader,
-                                                       .fingerprint = fingerprint,
-                                                       .max_rows = c->batch_tokens,
-                                                       .n_device_slots = plan->n_device_slots,
-                                                       .no_lookahead = c->no_lookahead,
-                                                       .timeline = timeline},
-                             &s->fetch, err);
-    struct sl_host_lane *lane = NULL;
-    if (st == SL_OK && plan->lane_rows)
-        st = create_lane(plan, &s->layout, &lane, err);
-    if (st == SL_OK && plan->reads_back)
-        st = sl_tiers_create(s->fetch,
-                             &(struct sl_tiers_config){
-                                 .dev = dev,
-                                 .max_rows = c->batch_tokens,
-                                 .lane = lane,
-                                 .class_slots = plan->discrete ? plan->device_class_slots : NULL},
-                             err);
-    if (st == SL_OK && c->heat_file && keeps_file(plan))
-        st = sl_heat_store_open(c->heat_file, sl_fetch_heat(s->fetch), &s->heat_file, err);
-    if (st != SL_OK) {
+    if (status == SL_OK)
+        status = sl_fetch_create(&(struct sl_fetch_config){.layout = &s->layout,
+                                                           .slots = &s->slots,
+                                                           .reader = s->reader,
+                                                           .fingerprint = fingerprint,
+                                                           .max_rows = c->batch_tokens,
+                                                           .n_device_slots = plan->n_device_slots,
+                                                           .no_lookahead = c->no_lookahead,
+                                                           .timeline = timeline},
+                                 &s->fetch, err);
+    struct sl_lane *lane = NULL;
+    if (status == SL_OK && plan->lane_rows)
+        status = create_lane(plan, &s->layout, &lane, err);
+    if (status == SL_OK && plan->reads_back)
+        status =
+            sl_tiers_create(s->fetch,
+                            &(struct sl_tiers_config){
+                                .dev = dev,
+                                .max_rows = c->batch_tokens,
+                                .lane = lane,
+                                .class_slots = plan->discrete ? plan->device_class_slots : NULL},
+                            err);
+    if (status == SL_OK && c->heat_file && keeps_file(plan))
+        status = sl_heat_store_open(c->heat_file, sl_fetch_heat(s->fetch), &s->heat_file, err);
+    if (status != SL_OK) {
         sl_store_destroy(&s);
-        return st;
+        return status;
     }
     char how[256];
     sl_reader_describe(s->reader, how, sizeof how);
@@ -264,24 +176,12 @@ const struct sl_reader *sl_store_reader(const struct sl_store *s) {
     return s->reader;
 }
 
-/* A writer changes a file's time before its bytes, so a file that is as it was after a read was so
- * during it. Slots are filled by reads that ended well, and by no others. */
+/* Slots are filled by reads that ended well, and by no others. */
 enum sl_status sl_store_verify(struct sl_store *s, struct sl_err *err) {
-    struct sl_reader_stats stats;
-    sl_reader_get_stats(s->reader, &stats);
-    uint64_t ended = stats.reads + stats.failed;
-    if (ended == s->seen_ended && stats.changed_copies == s->seen_changed)
-        return SL_OK;
-    enum sl_status st = sl_reader_check_files(s->reader, err);
-    if (st != SL_OK)
-        return SL_ERR_CORRUPT;
-    sl_reader_get_stats(s->reader, &stats);
-    s->seen_ended = ended;
-    if (stats.changed_copies == s->seen_changed)
-        return SL_OK;
-    s->seen_changed = stats.changed_copies;
-    sl_fetch_forget(s->fetch);
-    return SL_AGAIN;
+    enum sl_status status = sl_file_watch_look(&s->watch, s->reader, err);
+    if (status == SL_AGAIN)
+        sl_fetch_forget(s->fetch);
+    return status;
 }
 
 enum sl_status sl_store_check_files(struct sl_store *s, struct sl_err *err) {

@@ -15,9 +15,6 @@ struct sl_store_heat {
     uint32_t first;
 };
 
-/* The queue that the plan counts and the store opens. */
-struct sl_reader_config sl_store_reader_config(const struct sl_engine_config *config);
-
 /* Opens the files, maps and touches the slots, reads the heat file if there is one. Reads no
  * expert. known: NULL, or where its heat begins. model, plan, dev and timeline (NULL = none) are
  * borrowed until destroy. A mirror that

@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Warm experts that one call copies up. */
+/* Warm experts that one call copies up at most. */
 #define WARM_BATCH 8u
-/* Slots of the window: at least WINDOW_TOP_K times a layer's top-k, which is enough for generated
- * rows, and WINDOW_LEAST, of which a quarter is kept free of early copies;
+/* Pass-through slots: at least PASS_TOP_K times a layer's top-k, which is enough for generated
+ * rows, and PASS_LEAST, of which a quarter is kept free of early copies;
  * for prompts, whose next layer's experts should keep the link at work while this layer's end and
  * the next one's attention are computed, up to half of a layer's experts, WINDOW_BYTES, and one in
  * WINDOW_PART of all experts: what it takes, slots that keep their expert lack. */
-#define WINDOW_TOP_K 2u
-#define WINDOW_LEAST 4u
+#define PASS_TOP_K   2u
+#define PASS_LEAST   4u
 #define WINDOW_PART  96u
 #define WINDOW_BYTES (192u << 20)
 
@@ -35,10 +35,10 @@ static size_t largest_slot(const struct sl_expert_layout *l) {
     return most;
 }
 
-static uint32_t window_slots(const struct sl_expert_layout *l) {
-    size_t n = WINDOW_BYTES / largest_slot(l), least = WINDOW_TOP_K * l->k, most = l->n_expert / 2;
+static uint32_t n_pass_slots(const struct sl_expert_layout *l) {
+    size_t n = WINDOW_BYTES / largest_slot(l), least = PASS_TOP_K * l->k, most = l->n_expert / 2;
     size_t part = l->n_all / WINDOW_PART;
-    least = least > WINDOW_LEAST ? least : WINDOW_LEAST;
+    least = least > PASS_LEAST ? least : PASS_LEAST;
     n = n < most ? n : most;
     n = n < part ? n : part;
     return (uint32_t)(n > least ? n : least);
@@ -51,14 +51,14 @@ size_t sl_tiers_host_bytes(const struct sl_expert_layout *l, uint32_t n_slots, u
     return sizeof *t + (size_t)l->n_layer * l->n_expert * sizeof *t->at +
            l->n_expert *
                (sizeof *t->hits + sizeof *t->group + sizeof *t->moves + sizeof *t->going_down) +
-           window_slots(l) * (sizeof *t->once + sizeof *t->window.slots) +
+           n_pass_slots(l) * (sizeof *t->once + sizeof *t->pass.slots) +
            kept_cap(l) * sizeof *t->kept + sl_cache_bytes(&shape, n_slots) +
            args_bytes(l, max_rows) +
            n_slots * sizeof(struct sl_expert_id); /* of the warm-up's list */
 }
 
 uint64_t sl_tiers_device_bytes(const struct sl_expert_layout *l, uint32_t max_rows) {
-    return (uint64_t)window_slots(l) * largest_slot(l) + args_bytes(l, max_rows);
+    return (uint64_t)n_pass_slots(l) * largest_slot(l) + args_bytes(l, max_rows);
 }
 
 /* ---- create, destroy ---- */
@@ -70,13 +70,13 @@ static enum sl_status map_slots(struct sl_tiers *t, const struct sl_slots *slots
     for (uint32_t c = 0; c < slots->n_class; c++)
         n_slots[c] = slots->first_slot[c + 1] - slots->first_slot[c];
     SL_TRY(sl_slot_spans_init(&t->hosts, t->dev, slots->slot_bytes, n_slots, slots->n_class, err));
-    enum sl_status st = sl_buffer_pool_map(&t->hosts.pool, t->dev, slots->base);
-    return st == SL_OK
-               ? st
-               : sl_fail(err, st,
+    enum sl_status status = sl_buffer_pool_map(&t->hosts.pool, t->dev, slots->base);
+    return status == SL_OK
+               ? status
+               : sl_fail(err, status,
                          "%s cannot reach %.1f MiB of the host's memory, to be pinned for it: %s",
                          t->dev->caps.name, (double)slots->first_bytes[slots->n_class] / 0x1p20,
-                         sl_status_text(st));
+                         sl_status_text(status));
 }
 
 static enum sl_status create_cache(struct sl_tiers *t, const uint32_t *class_slots,
@@ -88,13 +88,13 @@ static enum sl_status create_cache(struct sl_tiers *t, const uint32_t *class_slo
     SL_TRY(sl_slot_spans_init(&t->slots, t->dev, slot_bytes, class_slots, l->n_class, err));
     struct sl_buffer_pool *pool = &t->slots.pool;
     uint64_t bytes = sl_buffer_pool_bytes(pool);
-    t->window.n = window_slots(l);
-    t->window.pool = pool;
-    enum sl_status st = sl_buffer_pool_add(pool, t->window.n, largest_slot(l), &t->window.items);
-    if (st == SL_OK)
-        st = sl_buffer_pool_alloc(pool, t->dev);
-    if (st != SL_OK)
-        return sl_fail(err, st, "no memory for %.1f MiB of expert slots on %s",
+    t->pass.n = n_pass_slots(l);
+    t->pass.pool = pool;
+    enum sl_status status = sl_buffer_pool_add(pool, t->pass.n, largest_slot(l), &t->pass.items);
+    if (status == SL_OK)
+        status = sl_buffer_pool_alloc(pool, t->dev);
+    if (status != SL_OK)
+        return sl_fail(err, status, "no memory for %.1f MiB of expert slots on %s",
                        (double)bytes / 0x1p20, t->dev->caps.name);
     return sl_cache_create(&(struct sl_cache_config){.heat = t->heat,
                                                      .layer_class = l->layer_class,
@@ -109,8 +109,8 @@ enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config 
     const struct sl_expert_layout *l = f->layout;
     struct sl_tiers *t = calloc(1, sizeof *t);
     if (!t) {
-        struct sl_host_lane *lane = config->lane;
-        sl_host_lane_destroy(&lane);
+        struct sl_lane *lane = config->lane;
+        sl_lane_destroy(&lane);
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the table of device slots");
     }
     t->dev = config->dev;
@@ -127,30 +127,30 @@ enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config 
     t->group = calloc(l->n_expert, sizeof *t->group);
     t->going_down = calloc(l->n_expert, sizeof *t->going_down);
     t->moves = calloc(l->n_expert, sizeof *t->moves);
-    t->once = calloc(window_slots(l), sizeof *t->once);
-    t->window.slots = calloc(window_slots(l), sizeof *t->window.slots);
-    enum sl_status st = SL_OK;
+    t->once = calloc(n_pass_slots(l), sizeof *t->once);
+    t->pass.slots = calloc(n_pass_slots(l), sizeof *t->pass.slots);
+    enum sl_status status = SL_OK;
     if (!t->at || !t->kept || !t->hits || !t->group || !t->going_down || !t->moves || !t->once ||
-        !t->window.slots)
-        st = sl_fail(err, SL_ERR_NOMEM, "no memory for the table of device slots");
+        !t->pass.slots)
+        status = sl_fail(err, SL_ERR_NOMEM, "no memory for the table of device slots");
     else
         memset(t->at, 0xff, at_bytes);
-    if (st == SL_OK)
-        st = map_slots(t, f->slots, err);
+    if (status == SL_OK)
+        status = map_slots(t, f->slots, err);
     size_t bytes = args_bytes(l, config->max_rows);
     t->args = malloc(bytes);
-    if (st == SL_OK && !t->args)
-        st = sl_fail(err, SL_ERR_NOMEM, "no memory for a list of pairs");
-    if (st == SL_OK) {
-        st = sl_device_alloc(t->dev, bytes, &t->dev_args);
-        if (st != SL_OK)
-            st = sl_fail(err, st, "no memory for a list of pairs on %s", t->dev->caps.name);
+    if (status == SL_OK && !t->args)
+        status = sl_fail(err, SL_ERR_NOMEM, "no memory for a list of pairs");
+    if (status == SL_OK) {
+        status = sl_device_alloc(t->dev, bytes, &t->dev_args);
+        if (status != SL_OK)
+            status = sl_fail(err, status, "no memory for a list of pairs on %s", t->dev->caps.name);
     }
-    if (st == SL_OK && config->class_slots)
-        st = create_cache(t, config->class_slots, err);
-    if (st != SL_OK) {
+    if (status == SL_OK && config->class_slots)
+        status = create_cache(t, config->class_slots, err);
+    if (status != SL_OK) {
         sl_tiers_destroy(&t);
-        return st;
+        return status;
     }
     f->tiers = t;
     return SL_OK;
@@ -164,7 +164,7 @@ void sl_tiers_destroy(struct sl_tiers **pt) {
     sl_buffer_pool_release(&t->hosts.pool);
     sl_device_free(t->dev, &t->dev_args);
     free(t->args);
-    sl_host_lane_destroy(&t->lane);
+    sl_lane_destroy(&t->lane);
     sl_buffer_pool_release(&t->slots.pool);
     if (t->cache)
         sl_cache_destroy(&t->cache);
@@ -175,12 +175,12 @@ void sl_tiers_destroy(struct sl_tiers **pt) {
     free(t->going_down);
     free(t->moves);
     free(t->once);
-    free(t->window.slots);
+    free(t->pass.slots);
     free(t);
     *pt = NULL;
 }
 
-const struct sl_host_lane *sl_tiers_lane(const struct sl_tiers *t) {
+const struct sl_lane *sl_tiers_lane(const struct sl_tiers *t) {
     return t->lane;
 }
 
@@ -232,7 +232,7 @@ void sl_tiers_settle(struct sl_tiers *t, uint64_t now_ns) {
         else
             let_go(t, &k);
     }
-    sl_window_settle(&t->window);
+    sl_pass_settle(&t->pass);
     for (; t->n_going_down; t->n_going_down--)
         sl_cache_filled(t->host, t->going_down[t->n_going_down - 1], SL_OK, now_ns);
     t->up_open = false;
@@ -242,9 +242,9 @@ void sl_tiers_settle(struct sl_tiers *t, uint64_t now_ns) {
 enum sl_status sl_tiers_settle_passed(struct sl_tiers *t) {
     while (t->n_kept && t->kept[t->kept_head].point) {
         const struct sl_tiers_kept *k = &t->kept[t->kept_head];
-        enum sl_status st = sl_device_passed(t->dev, k->queue, k->point);
-        if (st != SL_OK)
-            return st == SL_AGAIN ? SL_OK : st;
+        enum sl_status status = sl_device_passed(t->dev, k->queue, k->point);
+        if (status != SL_OK)
+            return status == SL_AGAIN ? SL_OK : status;
         let_go(t, k);
         t->n_kept--;
         t->kept_head = (t->kept_head + 1) % t->kept_cap;
@@ -303,7 +303,7 @@ static enum sl_status send_down(struct sl_tiers *t, struct sl_span to, struct sl
     return sl_device_after(t->dev, SL_QUEUE_UP, SL_QUEUE_DOWN, point);
 }
 
-/* The expert that loses its slot goes down to the host, if it is worth a slot there. */
+/* The expert that loses its slot is copied down to the host if it is worth a slot there. */
 static enum sl_status demote(struct sl_fetch *f, struct sl_expert_id id, struct sl_span slot) {
     struct sl_tiers *t = f->tiers;
     struct sl_fill fill;
@@ -314,11 +314,11 @@ static enum sl_status demote(struct sl_fetch *f, struct sl_expert_id id, struct 
     size_t from, bytes;
     payload(t, id, &from, &bytes);
     struct sl_span to = sl_tiers_host_slot(t, fill.lease.slot);
-    enum sl_status st =
+    enum sl_status status =
         send_down(t, sl_span_part(to, from, bytes), sl_span_part(slot, from, bytes));
-    if (st != SL_OK) {
-        sl_cache_filled(t->host, fill.lease, st, sl_fetch_now(f));
-        return st;
+    if (status != SL_OK) {
+        sl_cache_filled(t->host, fill.lease, status, sl_fetch_now(f));
+        return status;
     }
     t->going_down[t->n_going_down++] = fill.lease;
     t->stats.demotions++;
@@ -334,14 +334,14 @@ enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_tiers_move *
     const struct sl_fill *fill = &move->fill;
     struct sl_span slot = sl_tiers_slot(t, fill->lease.slot);
     size_t from, bytes;
-    enum sl_status st = fill->evicted ? demote(f, fill->victim, slot) : SL_OK;
+    enum sl_status status = fill->evicted ? demote(f, fill->victim, slot) : SL_OK;
     payload(t, fill->id, &from, &bytes);
-    if (st == SL_OK)
-        st = sl_device_copy(t->dev, SL_QUEUE_UP, sl_span_part(slot, from, bytes),
-                            sl_span_part(move->src, from, bytes));
-    sl_cache_filled(t->cache, fill->lease, st, sl_fetch_now(f));
-    if (st != SL_OK)
-        return st;
+    if (status == SL_OK)
+        status = sl_device_copy(t->dev, SL_QUEUE_UP, sl_span_part(slot, from, bytes),
+                                sl_span_part(move->src, from, bytes));
+    sl_cache_filled(t->cache, fill->lease, status, sl_fetch_now(f));
+    if (status != SL_OK)
+        return status;
     *sl_tiers_at(t, fill->id) = fill->lease.slot;
     if (++t->n_on == t->n_all)
         t->version++;
@@ -355,15 +355,14 @@ enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_tiers_move *
 }
 
 enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, uint32_t host_slot,
-                                  struct sl_window_slot *to) {
+                                  struct sl_pass_slot *to) {
     struct sl_tiers *t = f->tiers;
     size_t from, bytes;
     payload(t, id, &from, &bytes);
     if (to->used)
         SL_TRY(sl_device_after(t->dev, SL_QUEUE_UP, SL_QUEUE_OPS, to->used));
     to->used = 0;
-    SL_TRY(sl_device_copy(t->dev, SL_QUEUE_UP,
-                          sl_span_part(sl_window_at(&t->window, to), from, bytes),
+    SL_TRY(sl_device_copy(t->dev, SL_QUEUE_UP, sl_span_part(sl_pass_at(&t->pass, to), from, bytes),
                           sl_span_part(sl_tiers_host_slot(t, host_slot), from, bytes)));
     t->stats.up_bytes += bytes;
     t->stats.link_up_bytes += bytes;
@@ -382,10 +381,10 @@ struct sl_lease sl_tiers_pin(struct sl_cache *c, struct sl_expert_id id, uint64_
     struct sl_lease lease;
     struct sl_fill none;
     uint32_t n_fill, n_taken;
-    enum sl_status st =
+    enum sl_status status =
         sl_cache_acquire_some(c, &id, 1, 0, now_ns, &lease, &none, &n_fill, &n_taken);
-    assert(st == SL_OK && n_taken == 1 && n_fill == 0);
-    (void)st;
+    assert(status == SL_OK && n_taken == 1 && n_fill == 0);
+    (void)status;
     return lease;
 }
 
@@ -402,10 +401,10 @@ bool sl_tiers_copying(const struct sl_fetch *f) {
 
 enum sl_status sl_tiers_rest(struct sl_fetch *f) {
     struct sl_tiers *t = f->tiers;
-    enum sl_status st = t->n_kept || t->n_going_down ? sl_device_sync(t->dev) : SL_OK;
-    if (st == SL_OK)
+    enum sl_status status = t->n_kept || t->n_going_down ? sl_device_sync(t->dev) : SL_OK;
+    if (status == SL_OK)
         sl_tiers_settle(t, sl_fetch_now(f));
-    return st;
+    return status;
 }
 
 void sl_tiers_warm(struct sl_fetch *f) {
@@ -413,8 +412,8 @@ void sl_tiers_warm(struct sl_fetch *f) {
     struct sl_fill fill;
     sl_point point;
     uint32_t n = 0;
-    enum sl_status st = sl_tiers_rest(f);
-    while (st == SL_OK && n < WARM_BATCH && sl_tiers_warming(f)) {
+    enum sl_status status = sl_tiers_rest(f);
+    while (status == SL_OK && n < WARM_BATCH && sl_tiers_warming(f)) {
         struct sl_expert_id id = f->warm[t->warm_cursor];
         if (sl_cache_has(t->host, id) && !sl_cache_is_ready(t->host, id) && !sl_tiers_has(t, id))
             break; /* on its way */
@@ -424,22 +423,22 @@ void sl_tiers_warm(struct sl_fetch *f) {
             continue;
         struct sl_lease lease = sl_tiers_pin(t->host, id, sl_fetch_now(f));
         const struct sl_tiers_move move = {fill, sl_tiers_host_slot(t, lease.slot), true};
-        st = sl_tiers_copy_up(f, &move);
-        if (st == SL_OK)
-            st = sl_device_mark(t->dev, SL_QUEUE_UP, &point);
-        if (st == SL_OK)
-            st = sl_tiers_keep(t, lease, true, SL_QUEUE_UP, point);
-        if (st != SL_OK) { /* a copy may have begun all the same */
+        status = sl_tiers_copy_up(f, &move);
+        if (status == SL_OK)
+            status = sl_device_mark(t->dev, SL_QUEUE_UP, &point);
+        if (status == SL_OK)
+            status = sl_tiers_keep(t, lease, true, SL_QUEUE_UP, point);
+        if (status != SL_OK) { /* a copy may have begun all the same */
             (void)!sl_device_sync(t->dev);
             sl_cache_release(t->host, &lease, 1);
         }
         n++;
     }
-    if (n && st == SL_OK)
-        st = up_done(t, &t->up_point);
+    if (n && status == SL_OK)
+        status = up_done(t, &t->up_point);
     t->up_open |= n > 0;
-    if (st != SL_OK) { /* the next step will fail alike, and tell */
-        sl_debug("warming up the device: %s", sl_status_text(st));
+    if (status != SL_OK) { /* the next step will fail in the same way, and report it */
+        sl_debug("warming up the device: %s", sl_status_text(status));
         t->warm_cursor = f->n_warm;
     }
 }

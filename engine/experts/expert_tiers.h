@@ -5,9 +5,9 @@
  *
  * - What is on the device is leased there and needs nothing of the host.
  * - What is in a host slot is copied up first: into a slot of its own when its heat is clearly
- *   above that of the coldest expert there; else into a small window for this one use, which costs
- *   the link less than kernels that read it in place. Between two layers, when the link would idle,
- *   the window takes what the next layer will probably need.
+ *   above that of the coldest expert there; else into a pass-through slot for this one use, which
+ * costs the link less than kernels that read it in place. Between two layers, when the link would
+ * idle, pass-through slots take what the next layer will probably need.
  * - What must leave the device goes down to a host slot, if the host has not got it and its heat
  *   earns it one. Host slots whose expert is on the device are the first to be given to others, so
  *   that the tiers together hold as much as they can.
@@ -24,11 +24,11 @@
 #define SL_ENGINE_EXPERT_TIERS_H
 
 #include "backends/backend.h"
-#include "engine/experts/expert_layout.h"
+#include "engine/reads/expert_layout.h"
 #include "expert_cache/expert_cache.h"
 
 struct sl_fetch;
-struct sl_host_lane;
+struct sl_lane;
 struct sl_lane_io;
 struct sl_tiers;
 
@@ -36,7 +36,7 @@ struct sl_tiers_config {
     struct sl_device *dev;       /* all are borrowed until destroy */
     const uint32_t *class_slots; /* [n_class] on the device; NULL: integrated */
     uint32_t max_rows;           /* of one step */
-    struct sl_host_lane *lane;   /* taken over, also on a failure; NULL: there is none */
+    struct sl_lane *lane;        /* taken over, also on a failure; NULL: there is none */
 };
 
 struct sl_tiers_stats {
@@ -66,7 +66,7 @@ const struct sl_cache *sl_tiers_cache(const struct sl_tiers *t);
 bool sl_tiers_complete(const struct sl_tiers *t);
 /* Where a routed layer's experts are, when the tier is complete: refs [n_expert of the layer]. */
 void sl_tiers_refs(const struct sl_tiers *t, uint32_t routed_layer, struct sl_expert_ref *out_refs);
-/* Counts up whenever what is complete has become so anew: refs of an earlier count are stale. */
+/* Incremented whenever the tier has become complete again: refs of an earlier count are stale. */
 uint32_t sl_tiers_version(const struct sl_tiers *t);
 
 /* ---- for expert_fetch.c and expert_ahead.c ---- */
@@ -82,8 +82,8 @@ void sl_tiers_feed_lane(struct sl_tiers *t, const struct sl_lane_io *io);
 bool sl_tiers_lane_begin(struct sl_tiers *t, uint32_t n_rows);
 void sl_tiers_lane_stepped(struct sl_tiers *t, uint32_t n_rows, uint64_t ns);
 /* NULL: there is none. */
-const struct sl_host_lane *sl_tiers_lane(const struct sl_tiers *t);
-/* Are experts on the device leased and not yet computed? */
+const struct sl_lane *sl_tiers_lane(const struct sl_tiers *t);
+/* Are there experts on the device that are leased and not yet computed? */
 bool sl_tiers_pending(const struct sl_tiers *t);
 /* Computes what is leased on the device, and the first n of what the fetch holds, which is ready in
  * host slots; the leases are kept until the device has used them. */
@@ -91,15 +91,15 @@ enum sl_status sl_tiers_call(struct sl_fetch *f, uint32_t n, struct sl_op_moe *o
 /* Waits for the oldest work that leases are kept for and gives them back. False: there is none. */
 enum sl_status sl_tiers_drain(struct sl_tiers *t, bool *out_any) SL_MUST_CHECK;
 /* All calls of a layer of prompt rows have been made: copies what the next layer will probably
- * need, ids [n], likeliest first, as far as the window goes. */
+ * need, ids [n], likeliest first, as far as there are pass-through slots. */
 void sl_tiers_copy_next(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n);
-/* Would the next prediction be followed? Judged by how many were right. */
+/* Would the next prediction be followed? Decided by how many were right so far. */
 bool sl_tiers_predictions(const struct sl_tiers *t);
 /* The next layer's router, run early, chose these, surest first. After the layer's own copies. */
 void sl_tiers_predict(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n);
 /* Gives up what is leased on the device and not yet computed. */
 void sl_tiers_give_back(struct sl_tiers *t);
-/* Nothing runs, so it is soon: waits for what is being copied and gives its leases back. */
+/* Waits for copies in flight and gives their leases back; short, since nothing else runs. */
 enum sl_status sl_tiers_rest(struct sl_fetch *f) SL_MUST_CHECK;
 /* Copies the hottest experts of the warm-up that have come to the host into free device slots. */
 void sl_tiers_warm(struct sl_fetch *f);

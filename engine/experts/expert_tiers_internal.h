@@ -1,14 +1,14 @@
 /* Inside the tier of the device: expert_tiers.c has its slots and copies, expert_tiers_layer.c what
  * one layer of one step does with them, expert_tiers_ahead.c what is copied before its layer asks,
- * expert_window.c the window. */
+ * pass_through.c the pass-through slots. */
 #ifndef SL_ENGINE_EXPERT_TIERS_INTERNAL_H
 #define SL_ENGINE_EXPERT_TIERS_INTERNAL_H
 
 #include "engine/experts/expert_fetch_internal.h"
 #include "engine/experts/expert_slots.h"
 #include "engine/experts/expert_tiers.h"
-#include "engine/experts/expert_window.h"
-#include "engine/experts/host_lane.h"
+#include "engine/experts/pass_through.h"
+#include "engine/lane/cpu_lane.h"
 
 #define SL_TIERS_NO_SLOT UINT32_MAX
 
@@ -19,9 +19,9 @@ struct sl_tiers_move {
     bool link;          /* src is in the host's memory */
 };
 
-/* An expert that the group computes from the window. */
+/* An expert that the group computes from a pass-through slot. */
 struct sl_tiers_once {
-    struct sl_window_slot *slot;
+    struct sl_pass_slot *slot;
     struct sl_expert_id id;
     bool copy;          /* from the host's slot; else it was copied early, or is moved from there */
     bool early;         /* the slot's lease of the host is still to be kept */
@@ -72,12 +72,12 @@ struct sl_tiers {
 
     struct sl_held *hits; /* [n_expert] leased on the device, not yet computed */
     uint32_t n_hits;
-    struct sl_window window;
+    struct sl_pass_slots pass;
     struct sl_tiers_judge judge;
     uint32_t n_layer_copies;     /* that the layer which runs has begun */
     struct sl_tiers_move *moves; /* [n_expert] of the group that runs */
     uint32_t n_moves, n_moved;   /* decided; of them begun */
-    struct sl_tiers_once *once;  /* [window.n] of the group that runs */
+    struct sl_tiers_once *once;  /* [pass.n] of the group that runs */
     uint32_t n_once;
     struct sl_held *group; /* [n_expert] copied up by the group that runs */
     uint32_t n_group;
@@ -86,9 +86,9 @@ struct sl_tiers {
      * the device's memory. */
     void *args;
     struct sl_buffer *dev_args;
-    struct sl_host_lane *lane; /* NULL: none */
-    uint32_t n_lane_held;      /* experts that the last layer needed from the host */
-    uint32_t rises_due;        /* layers since the lane left one to the link that should rise */
+    struct sl_lane *lane; /* NULL: none */
+    uint32_t n_lane_held; /* experts that the last layer needed from the host */
+    uint32_t rises_due;   /* layers since the lane left one to the link that should rise */
     struct sl_tiers_stats stats;
 };
 
@@ -120,7 +120,7 @@ static inline struct sl_span sl_tiers_host_slot(const struct sl_tiers *t, uint32
 
 /* Gives back what is kept: all has run. */
 void sl_tiers_settle(struct sl_tiers *t, uint64_t now_ns);
-/* Of the oldest, as far as their points have passed. */
+/* Gives back the oldest leases, as far as their points have passed. */
 enum sl_status sl_tiers_settle_passed(struct sl_tiers *t) SL_MUST_CHECK;
 /* Keeps a lease until that point of the queue, 0: until the next router has been read back. */
 enum sl_status sl_tiers_keep(struct sl_tiers *t, struct sl_lease lease, bool host,
@@ -129,14 +129,14 @@ enum sl_status sl_tiers_keep(struct sl_tiers *t, struct sl_lease lease, bool hos
  * down first, if it is worth a slot there. The slot counts as filled: ops see it
  * that run after a later point of SL_QUEUE_UP. */
 enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_tiers_move *move) SL_MUST_CHECK;
-/* Copies the payload of an expert in the host's slot to a slot of the window. */
+/* Copies the payload of an expert in the host's slot to a pass-through slot. */
 enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, uint32_t host_slot,
-                                  struct sl_window_slot *to) SL_MUST_CHECK;
-/* The expert's device slot is another's. */
+                                  struct sl_pass_slot *to) SL_MUST_CHECK;
+/* The expert's device slot now holds another one. */
 void sl_tiers_leave(struct sl_tiers *t, struct sl_expert_id id);
 /* Pins what is there and ready. */
 struct sl_lease sl_tiers_pin(struct sl_cache *c, struct sl_expert_id id, uint64_t now_ns);
-/* A layer begins: what was copied early and is not wanted frees its place. */
+/* A layer begins: what was copied early and is not wanted frees its slot. */
 void sl_tiers_ahead_begin(struct sl_fetch *f);
 /* All has run: nothing is early any more. */
 void sl_tiers_ahead_forget(struct sl_tiers *t);

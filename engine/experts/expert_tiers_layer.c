@@ -6,10 +6,11 @@
 #include <assert.h>
 #include <string.h>
 
-/* Bytes that the experts of one call for prompt rows have at most, so that the link and the kernels
- * work side by side. */
+/* The most bytes of experts in one call for prompt rows, so that the link and the kernels overlap.
+ */
 #define GROUP_BYTES (32u << 20)
-/* What a call for prompt rows takes of the window: the other parts are on their way meanwhile. */
+/* What a call for prompt rows takes of the pass-through slots: the other parts are on their way
+ * meanwhile. */
 #define GROUP_PARTS 4u
 
 void sl_tiers_begin(struct sl_fetch *f) {
@@ -83,10 +84,10 @@ static void read_in_place(struct sl_fetch *f, const struct sl_held *h) {
     sl_count(link_read_bytes_total, bytes);
 }
 
-static void take_early(struct sl_tiers *t, struct sl_window_slot *slot) {
+static void take_early(struct sl_tiers *t, struct sl_pass_slot *slot) {
     t->once[t->n_once++] = (struct sl_tiers_once){.slot = slot, .id = slot->id, .early = true};
-    slot->state = SL_WINDOW_TAKEN;
-    t->window.n_early--;
+    slot->state = SL_PASS_TAKEN;
+    t->pass.n_early--;
     t->stats.early_used++;
     if (slot->prediction)
         sl_count(expert_predicted_used_total, 1);
@@ -96,25 +97,25 @@ static void take_early(struct sl_tiers *t, struct sl_window_slot *slot) {
 
 /* Finds a place on the device for an expert that is ready in the host: the one that it was copied
  * to early; a slot of its own, where it is clearly hotter than the expert that has it; else one of
- * the window. False: the window is full. */
+ * a pass-through slot. False: none is free. */
 static bool place(struct sl_fetch *f, const struct sl_held *h) {
     struct sl_tiers *t = f->tiers;
-    struct sl_window_slot *early = sl_window_find(&t->window, h->id), *slot;
+    struct sl_pass_slot *early = sl_pass_find(&t->pass, h->id), *slot;
     struct sl_fill fill;
     if (early)
         take_early(t, early);
     if (sl_cache_prefetch(t->cache, SL_PREFETCH_MOVE, &h->id, 1, sl_fetch_now(f), &fill)) {
         t->moves[t->n_moves++] = (struct sl_tiers_move){
             .fill = fill,
-            .src = early ? sl_window_at(&t->window, early) : sl_tiers_host_slot(t, h->lease.slot),
+            .src = early ? sl_pass_at(&t->pass, early) : sl_tiers_host_slot(t, h->lease.slot),
             .link = !early};
         return true;
     }
     if (early)
         return true;
-    if (!(slot = sl_window_room(&t->window)))
+    if (!(slot = sl_pass_room(&t->pass)))
         return false;
-    slot->state = SL_WINDOW_TAKEN;
+    slot->state = SL_PASS_TAKEN;
     t->once[t->n_once++] =
         (struct sl_tiers_once){.slot = slot, .id = h->id, .copy = true, .host_slot = h->lease.slot};
     return true;
@@ -127,7 +128,7 @@ static enum sl_status place_group(struct sl_fetch *f, uint32_t n, uint32_t *out_
     uint32_t most = n, i;
     t->n_moves = t->n_moved = 0;
     if (has_prompt(f)) {
-        most = t->cache ? t->window.n / GROUP_PARTS : n;
+        most = t->cache ? t->pass.n / GROUP_PARTS : n;
         most = most * e_bytes < GROUP_BYTES ? most : (uint32_t)(GROUP_BYTES / e_bytes) + 1;
     }
     for (i = 0; i < n && i < most; i++) {
@@ -139,10 +140,10 @@ static enum sl_status place_group(struct sl_fetch *f, uint32_t n, uint32_t *out_
             continue;
         if (i)
             break;
-        /* All of it was taken by groups that nobody has marked the end of. */
+        /* All pass-through slots were taken by groups whose end has not been marked. */
         sl_point done;
         SL_TRY(sl_device_mark(t->dev, SL_QUEUE_OPS, &done));
-        sl_window_used(&t->window, done);
+        sl_pass_used(&t->pass, done);
         if (!place(f, &f->run.held[i]))
             return SL_ERR_INVALID; /* never: what is early leaves room */
     }
@@ -168,7 +169,7 @@ static enum sl_status begin_copies(struct sl_fetch *f) {
     uint32_t left = t->n_moves;
     sl_point early = 0;
     for (uint32_t i = 0; i < t->n_once; i++) {
-        const struct sl_window_slot *s = t->once[i].slot;
+        const struct sl_pass_slot *s = t->once[i].slot;
         left += t->once[i].copy;
         if (t->once[i].early && s->up > early)
             early = s->up;
@@ -207,7 +208,7 @@ static void end_piece(struct sl_fetch *f, uint32_t which, uint32_t n_experts, ui
     *n_pairs += p->n_pairs;
 }
 
-/* Which of what comes from the window or has moved is the last copy. */
+/* Which of what comes from a pass-through slot or has moved is the last copy. */
 static uint32_t last_copy(const struct sl_tiers *t) {
     if (!t->piece[SL_TIERS_LAST].up)
         return UINT32_MAX;
@@ -219,7 +220,8 @@ static uint32_t last_copy(const struct sl_tiers *t) {
     return t->once[i].id.expert;
 }
 
-/* What is there or read in place; what is copied but the last; the last. */
+/* The pieces of a group: what is there or read in place; what is copied, but for the last; the last
+ * copy. */
 static uint32_t make_pieces(struct sl_fetch *f, uint32_t n_placed, bool hits) {
     struct sl_tiers *t = f->tiers;
     uint32_t n_pairs = 0, last = last_copy(t), n_here = hits ? t->n_hits : 0, n_copied = 0;
@@ -229,7 +231,7 @@ static uint32_t make_pieces(struct sl_fetch *f, uint32_t n_placed, bool hits) {
         f->run.in_call[f->run.held[i].id.expert] = 1;
     end_piece(f, SL_TIERS_THERE, n_here, &n_pairs);
     for (uint32_t i = 0; i < t->n_once; i++)
-        add(f, t->once[i].id, sl_window_at(&t->window, t->once[i].slot));
+        add(f, t->once[i].id, sl_pass_at(&t->pass, t->once[i].slot));
     for (uint32_t i = 0; i < t->n_group; i++)
         add(f, t->group[i].id, sl_tiers_slot(t, t->group[i].lease.slot));
     if (last != UINT32_MAX)
@@ -309,7 +311,7 @@ static enum sl_status keep_group(struct sl_fetch *f, uint32_t n, bool hits, bool
     struct sl_tiers *t = f->tiers;
     sl_point done;
     SL_TRY(point_after(f, last, &done));
-    sl_window_used(&t->window, done);
+    sl_pass_used(&t->pass, done);
     for (; hits && t->n_hits; t->n_hits--)
         SL_TRY(sl_tiers_keep(t, t->hits[t->n_hits - 1].lease, false, SL_QUEUE_OPS, done));
     for (; t->n_group; t->n_group--)
@@ -319,14 +321,14 @@ static enum sl_status keep_group(struct sl_fetch *f, uint32_t n, bool hits, bool
         if (o->early)
             SL_TRY(sl_tiers_keep(t, o->slot->host, true, SL_QUEUE_OPS, done));
     }
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     uint32_t n_kept = 0;
-    while (n_kept < n && st == SL_OK) {
-        st = sl_tiers_keep(t, f->run.held[n_kept].lease, true, SL_QUEUE_OPS, done);
-        n_kept += st == SL_OK;
+    while (n_kept < n && status == SL_OK) {
+        status = sl_tiers_keep(t, f->run.held[n_kept].lease, true, SL_QUEUE_OPS, done);
+        n_kept += status == SL_OK;
     }
     sl_layer_run_ran(&f->run, n_kept);
-    return st;
+    return status;
 }
 
 /* Computes the hits and the first of n held experts, *n of which are left then. */
@@ -374,7 +376,7 @@ static void abandon(struct sl_fetch *f, enum sl_status why) {
     memset(f->run.in_call, 0, f->layout->n_expert);
 }
 
-/* ---- the host's lane ---- */
+/* ---- the CPU lane ---- */
 
 void sl_tiers_feed_lane(struct sl_tiers *t, const struct sl_lane_io *io) {
     if (!t->lane)
@@ -386,17 +388,17 @@ void sl_tiers_feed_lane(struct sl_tiers *t, const struct sl_lane_io *io) {
 }
 
 bool sl_tiers_lane_begin(struct sl_tiers *t, uint32_t n_rows) {
-    return t->lane && t->cache && sl_host_lane_begin(t->lane, n_rows);
+    return t->lane && t->cache && sl_lane_begin(t->lane, n_rows);
 }
 
 void sl_tiers_lane_stepped(struct sl_tiers *t, uint32_t n_rows, uint64_t ns) {
     if (t->lane)
-        sl_host_lane_stepped(t->lane, n_rows, ns);
+        sl_lane_stepped(t->lane, n_rows, ns);
 }
 
 /* An early copy that has ended. */
 static bool is_up(struct sl_tiers *t, struct sl_expert_id id) {
-    const struct sl_window_slot *s = sl_window_find(&t->window, id);
+    const struct sl_pass_slot *s = sl_pass_find(&t->pass, id);
     return s && sl_device_passed(t->dev, SL_QUEUE_UP, s->up) == SL_OK;
 }
 
@@ -405,8 +407,8 @@ static bool should_rise(struct sl_fetch *f, const struct sl_held *h) {
     return sl_cache_would_prefetch(f->tiers->cache, SL_PREFETCH_MOVE, h->id);
 }
 
-/* Where the host would compute all, nothing would ever rise to the device: now and then one does.
- */
+/* Where the host would compute all experts, nothing would ever move up to the device: now and then
+ * one is left to it. */
 #define RISE_LAYERS 16u
 
 static bool rise_is_due(struct sl_fetch *f, uint32_t first, uint32_t n) {
@@ -428,7 +430,7 @@ static uint32_t choose_lane(struct sl_fetch *f, uint32_t n, bool *behind) {
     struct sl_tiers *t = f->tiers;
     uint32_t first = 0, n_up = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (!sl_window_find(&t->window, f->run.held[i].id))
+        if (!sl_pass_find(&t->pass, f->run.held[i].id))
             continue;
         n_up += is_up(t, f->run.held[i].id);
         sl_layer_run_swap(&f->run, i, first++);
@@ -474,7 +476,7 @@ static enum sl_status run_device_part(void *ctx) {
 
 /* The pairs of the n held experts from `first` on, whose places are the lane's to read. */
 static uint32_t list_lane(struct sl_fetch *f, uint32_t first, uint32_t n) {
-    struct sl_host_lane *lane = f->tiers->lane;
+    struct sl_lane *lane = f->tiers->lane;
     const struct sl_expert_layout *l = f->layout;
     for (uint32_t i = first; i < first + n; i++) {
         struct sl_expert_id id = f->run.held[i].id;
@@ -505,9 +507,9 @@ static enum sl_status run_lane(struct sl_fetch *f, uint32_t n_lane, struct devic
     own.n_pairs = list_lane(f, device->n, n_lane);
     own.pairs = t->lane->pairs;
     if (own.n_pairs)
-        SL_TRY(sl_host_lane_run(t->lane, t->dev, &own, n_lane,
-                                n_lane * f->layout->layers[f->run.layer].expert_bytes,
-                                &(struct sl_lane_beside){run_device_part, device}));
+        SL_TRY(sl_lane_run(t->lane, t->dev, &own, n_lane,
+                           n_lane * f->layout->layers[f->run.layer].expert_bytes,
+                           &(struct sl_lane_overlap){run_device_part, device}));
     else /* the rows that needed them are lost */
         SL_TRY(run_device_part(device));
     if (f->timeline)
@@ -525,14 +527,14 @@ static enum sl_status time_copies(struct sl_fetch *f, sl_point up, uint64_t byte
                                   uint64_t start_ns, bool behind) {
     struct sl_tiers *t = f->tiers;
     struct sl_lane_split *split = &t->lane->split;
-    enum sl_status st = sl_device_passed(t->dev, SL_QUEUE_UP, up);
-    if (st == SL_OK) {
+    enum sl_status status = sl_device_passed(t->dev, SL_QUEUE_UP, up);
+    if (status == SL_OK) {
         sl_lane_split_had_linked(split, bytes, sl_fetch_now(f) - start_ns);
-    } else if (st == SL_AGAIN && sl_lane_split_wants_time(split) && !behind) {
+    } else if (status == SL_AGAIN && sl_lane_split_wants_time(split) && !behind) {
         SL_TRY(sl_device_await(t->dev, SL_QUEUE_UP, up));
         sl_lane_split_linked(split, bytes, sl_fetch_now(f) - start_ns);
-    } else if (st != SL_AGAIN) {
-        return st;
+    } else if (status != SL_AGAIN) {
+        return status;
     }
     return SL_OK;
 }
@@ -554,8 +556,8 @@ static enum sl_status run_both(struct sl_fetch *f, uint32_t n, struct sl_op_moe 
 
 enum sl_status sl_tiers_call(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) {
     bool lane = f->tiers->lane && f->tiers->lane->fed && f->tiers->cache && !has_prompt(f);
-    enum sl_status st = lane ? run_both(f, n, op) : run_groups(f, n, op);
-    if (st != SL_OK)
-        abandon(f, st);
-    return st;
+    enum sl_status status = lane ? run_both(f, n, op) : run_groups(f, n, op);
+    if (status != SL_OK)
+        abandon(f, status);
+    return status;
 }

@@ -66,7 +66,7 @@ void sl_layer_run_leased(struct sl_layer_run *r, const struct sl_lease *leases,
 }
 
 bool sl_layer_run_is_wave(const struct sl_layer_run *r) {
-    return r->n_wanted && r->n_loading < r->window;
+    return r->n_wanted && r->n_loading < r->max_loading;
 }
 
 void sl_layer_run_drop(struct sl_layer_run *r, uint32_t at) {

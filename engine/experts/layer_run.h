@@ -33,8 +33,8 @@ struct sl_held {
 struct sl_layer_run {
     uint32_t n_expert, max_k;
     uint32_t layer;
-    uint32_t k;      /* experts that each row uses */
-    uint32_t window; /* the owner's: demanded experts that may be on their way at once */
+    uint32_t k;           /* experts that each row uses */
+    uint32_t max_loading; /* the owner's: demanded experts that may be on their way at once */
     struct sl_fetch_rows rows;
     uint32_t *pair_count;        /* [n_expert] pairs of rows that were not lost when it began */
     struct sl_expert_id *wanted; /* [n_expert]; the tier of a device takes from it, too */
@@ -63,11 +63,12 @@ void sl_layer_run_begin(struct sl_layer_run *r, uint32_t layer, uint32_t k,
 void sl_layer_run_leased(struct sl_layer_run *r, const struct sl_lease *leases, uint32_t n_loading);
 /* A wave: what is still wanted waits for slots, not for its turn in the disk's queue. */
 bool sl_layer_run_is_wave(const struct sl_layer_run *r);
-/* Held number `at` is held no more; the last one takes its place. Its lease was given back. */
+/* Number `at` of those held is no longer held, its lease given back; the last one takes its place.
+ */
 void sl_layer_run_drop(struct sl_layer_run *r, uint32_t at);
 /* The same, and its expert is wanted again. */
 void sl_layer_run_want_again(struct sl_layer_run *r, uint32_t at);
-/* Changes places of two that are held. */
+/* Swaps two that are held. */
 void sl_layer_run_swap(struct sl_layer_run *r, uint32_t a, uint32_t b);
 /* The rows that need this expert are lost: their number. */
 uint32_t sl_layer_run_fail(struct sl_layer_run *r, uint32_t expert);
@@ -76,9 +77,10 @@ uint32_t sl_layer_run_fail(struct sl_layer_run *r, uint32_t expert);
 uint32_t sl_layer_run_list_marked(struct sl_layer_run *r);
 /* The same of the first n that are held. */
 uint32_t sl_layer_run_list(struct sl_layer_run *r, uint32_t n);
-/* The first n that are held have run; the others keep their order. What is left is a part. */
+/* The first n that are held have run; the others keep their order, and are no longer all pairs of
+ * the layer. */
 void sl_layer_run_ran(struct sl_layer_run *r, uint32_t n);
-/* Nothing is held, and nothing is wanted any more. */
+/* From now on nothing is held or wanted. */
 void sl_layer_run_give_up(struct sl_layer_run *r);
 
 #endif

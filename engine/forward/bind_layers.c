@@ -3,6 +3,18 @@
 
 #include <stdlib.h>
 
+/* What a layer that guesses ahead has beside its kinds. */
+static void bind_draft(struct sl_binder *b, const struct sl_forward *f, const struct sl_layer *in,
+                       struct sl_layer_weights *out) {
+    out->draft_join = sl_bind_matrix(b, in->t[SL_L_DRAFT_JOIN]);
+    out->draft_embd_norm = sl_bind_vector(b, in->t[SL_L_DRAFT_EMBD_NORM]);
+    out->draft_state_norm = sl_bind_vector(b, in->t[SL_L_DRAFT_STATE_NORM]);
+    out->draft_norm = sl_bind_vector(b, in->t[SL_L_DRAFT_NORM]);
+    const struct sl_gguf_tensor *embd = in->t[SL_L_DRAFT_EMBD], *output = in->t[SL_L_DRAFT_OUTPUT];
+    out->draft_embd = embd ? sl_bind_matrix(b, embd) : f->embd;
+    out->draft_output = output ? sl_bind_matrix(b, output) : f->output;
+}
+
 enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *model,
                                const struct sl_weights *weights, struct sl_err *err) {
     const struct sl_hparams *hp = &model->hp;
@@ -10,7 +22,10 @@ enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *mode
     f->layers = calloc(hp->n_layer, sizeof *f->layers);
     if (!f->fetch)
         f->refs = calloc((size_t)hp->n_layer * hp->n_expert + 1, sizeof *f->refs);
-    if (!f->layers || (!f->fetch && !f->refs))
+    uint32_t n_adjugate = sl_layer_needs(model).adjugate;
+    if (n_adjugate)
+        f->adjugate_refs = calloc((size_t)hp->n_layer * n_adjugate, sizeof *f->adjugate_refs);
+    if (!f->layers || (!f->fetch && !f->refs) || (n_adjugate && !f->adjugate_refs))
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the table of weights");
     f->embd = sl_bind_matrix(&b, model->global[SL_G_TOKEN_EMBD]);
     f->output = sl_bind_matrix(&b, model->global[SL_G_OUTPUT]);
@@ -25,6 +40,7 @@ enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *mode
         const struct sl_layer *in = &model->layers[i];
         struct sl_layer_weights *out = &f->layers[i];
         b.refs = f->refs ? f->refs + (size_t)i * hp->n_expert : NULL;
+        b.adjugate = n_adjugate ? f->adjugate_refs + (size_t)i * n_adjugate : NULL;
         out->spec = &in->spec;
         out->mixer = sl_mixer_of(&in->spec);
         out->ffn = sl_ffn_of(&in->spec);
@@ -38,6 +54,8 @@ enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *mode
             out->ffn_norm = out->attn_norm,
             out->ffn_norm_bias = out->attn_norm_bias; /* for who looks ahead */
         out->ffn->bind(&b, in, out);
+        if (in->spec.draft)
+            bind_draft(&b, f, in, out);
         out->routed_layer = out->ffn->routed ? n_routed++ : SL_NO_ROUTED_LAYER;
     }
     return b.status;

@@ -26,19 +26,23 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     struct sl_layer_needs needs = sl_layer_needs(model);
     uint64_t rows = p->config.batch_tokens, out = p->n_logit_rows;
     /* The host reads them while other steps run, from here where it can. */
-    uint64_t logit_rows = p->reads_back ? out : out * sl_plan_micro_batches(p);
+    uint64_t logit_rows = p->reads_back ? out : out * p->n_micro_batches;
     uint64_t k = hp->n_expert_used;
     uint64_t ahead = p->streaming ? SL_FETCH_AHEAD_ROWS : 0;
     uint64_t id_layers = p->reads_back ? hp->n_layer : 1;
     uint64_t refs = p->reads_back ? (uint64_t)hp->n_layer * hp->n_expert : 0;
     uintptr_t c = base;
     a->x = take(&c, rows * hp->n_embd, 4);
-    a->sent = take(&c, out ? 0 : sl_plan_micro_batches(p) * rows * hp->n_embd, 4);
-    uint64_t receives = p->reads_back && p->stage ? sl_plan_micro_batches(p) : 0;
+    a->sent = take(&c, out ? 0 : p->n_micro_batches * rows * hp->n_embd, 4);
+    uint64_t receives = p->reads_back && p->stage ? p->n_micro_batches : 0;
     a->received = take(&c, receives * sl_forward_received_elems(hp), 4);
     a->raised = take(&c, receives, 4);
     a->h = take(&c, rows * hp->n_embd, 4);
     uint64_t embds = rows * hp->n_layer * hp->n_embd_layer;
+    for (uint32_t i = 0; i < SL_TABLES; i++)
+        a->table_rows[i] =
+            take(&c, p->tables >> i & 1 ? rows : 0, sl_table_row_bytes(model, (enum sl_table_id)i));
+    a->table_ids = take(&c, p->tables ? rows : 0, 4);
     a->layer_embd = take(&c, embds, 4);
     a->layer_made = take(&c, embds, 4);
     a->early_h = take(&c, rows * needs.early, 4);
@@ -54,6 +58,8 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->shared_weight = take(&c, rows, 4);
     a->router = take(&c, rows * hp->n_expert, 4);
     a->weights = take(&c, rows * k, 4);
+    a->adjugate_weights = take(&c, needs.adjugate ? rows * k : 0, 4);
+    a->adjugate_ids = take(&c, needs.adjugate ? rows * k : 0, 4);
     a->next_h = take(&c, ahead * hp->n_embd, 4);
     a->next_router = take(&c, ahead * hp->n_expert, 4);
     a->next_weights = take(&c, ahead * k, 4);
@@ -61,6 +67,10 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->pair_y = take(&c, rows * k * hp->n_embd, 4);
     a->out_x = take(&c, out * hp->n_embd, 4);
     a->out_mixed = take(&c, out * needs.mixed, 4);
+    uint64_t guesses = hp->n_draft ? rows : 0;
+    a->draft_states = take(&c, hp->n_draft ? (rows + 1) * hp->n_embd : 0, 4);
+    a->draft_in = take(&c, guesses * 2 * hp->n_embd, 4);
+    a->draft_from = take(&c, guesses, 4);
     a->blocks = take(&c, p->reads_back ? 3 * sl_forward_blocks(hp, p->n_logit_rows) : 0, 4);
     a->logits = take(&c, logit_rows * hp->n_vocab, 4);
     for (uint32_t i = 0; i < hp->n_rope; i++) {
@@ -70,6 +80,8 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->expert_ids = take(&c, id_layers * rows * k, 4);
     a->chosen = take(&c, rows * needs.chosen, 4);
     a->refs = take(&c, refs, sizeof *a->refs);
+    a->adjugate_refs = take(&c, p->reads_back ? (uint64_t)hp->n_layer * needs.adjugate : 0,
+                            sizeof *a->adjugate_refs);
     a->tables = take(&c, tables_elems(p), 4);
     uint64_t table = (uint64_t)p->config.parallel * p->session_pages;
     a->page_table = take(&c, table, 4);
@@ -83,12 +95,20 @@ uint64_t sl_forward_activation_bytes(const struct sl_model *model,
     return lay_out(model, plan, 0, &a);
 }
 
-uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan) {
+uint64_t sl_forward_host_bytes(const struct sl_model *model, const struct sl_memory_plan *plan) {
+    const struct sl_hparams *hp = &model->hp;
     uint64_t refs = plan->streaming ? 0 : (uint64_t)hp->n_layer * hp->n_expert + 1;
+    refs += (uint64_t)hp->n_layer * sl_layer_needs(model).adjugate;
     uint64_t pages = sl_page_table_bytes(plan->config.parallel, plan->session_pages);
-    return pages * (plan->n_tails ? 2 : 1) + plan->config.batch_tokens + plan->n_logit_rows + 1 +
-           tables_elems(plan) * sizeof(uint32_t) + hp->n_layer * sizeof(struct sl_layer_weights) +
-           sl_kv_list_bytes(hp->n_layer) + refs * sizeof(struct sl_expert_ref);
+    uint64_t from = hp->n_draft ? plan->config.batch_tokens * sizeof(uint32_t) : 0;
+    for (uint32_t i = 0; i < SL_TABLES && plan->reads_back; i++)
+        from += plan->tables >> i & 1
+                    ? plan->config.batch_tokens * sl_table_row_bytes(model, (enum sl_table_id)i)
+                    : 0;
+    return pages * (plan->n_tails ? 2 : 1) + from + plan->config.batch_tokens + plan->n_logit_rows +
+           1 + tables_elems(plan) * sizeof(uint32_t) +
+           hp->n_layer * sizeof(struct sl_layer_weights) + sl_kv_list_bytes(hp->n_layer) +
+           refs * sizeof(struct sl_expert_ref);
 }
 
 /* ---- create, destroy ---- */
@@ -100,32 +120,49 @@ static enum sl_status upload_freqs(struct sl_forward *f, uint32_t rope, const fl
     if (!inv_freq)
         return SL_ERR_NOMEM;
     sl_rope_inv_freq(&f->hp->rope[rope], divisors, inv_freq, &f->rope_mscale[rope]);
-    enum sl_status st = sl_forward_upload(f, f->a.inv_freq[rope], inv_freq, n * sizeof *inv_freq);
-    if (st == SL_OK)
-        st = sl_device_sync(f->dev);
+    enum sl_status status =
+        sl_forward_upload(f, f->a.inv_freq[rope], inv_freq, n * sizeof *inv_freq);
+    if (status == SL_OK)
+        status = sl_device_sync(f->dev);
     free(inv_freq);
-    return st;
+    return status;
 }
 
 static enum sl_status init_ropes(struct sl_forward *f, const struct sl_model *model,
                                  const struct sl_weights *weights, struct sl_err *err) {
     const struct sl_gguf_tensor *t = model->global[SL_G_ROPE_FREQS];
     float *divisors = NULL;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     if (t) {
         size_t bytes = (size_t)t->ne[0] * sizeof *divisors; /* checked when the model was opened */
         divisors = malloc(bytes);
-        st = divisors ? sl_device_download(f->dev, divisors,
-                                           sl_span_part(sl_weights_span(weights, t), 0, bytes))
-                      : SL_ERR_NOMEM;
-        if (st == SL_OK)
-            st = sl_device_sync(f->dev);
+        status = divisors ? sl_device_download(f->dev, divisors,
+                                               sl_span_part(sl_weights_span(weights, t), 0, bytes))
+                          : SL_ERR_NOMEM;
+        if (status == SL_OK)
+            status = sl_device_sync(f->dev);
     }
-    for (uint32_t i = 0; i < f->hp->n_rope && st == SL_OK; i++)
-        st = upload_freqs(f, i, f->hp->rope[i].undivided ? NULL : divisors);
+    for (uint32_t i = 0; i < f->hp->n_rope && status == SL_OK; i++)
+        status = upload_freqs(f, i, f->hp->rope[i].undivided ? NULL : divisors);
     free(divisors);
-    return st == SL_OK ? st
-                       : sl_fail(err, st, "preparing the RoPE frequencies: %s", sl_status_text(st));
+    return status == SL_OK
+               ? status
+               : sl_fail(err, status, "preparing the RoPE frequencies: %s", sl_status_text(status));
+}
+
+/* Where adjugate experts are never changes. */
+static enum sl_status upload_adjugate(struct sl_forward *f, const struct sl_model *model,
+                                      struct sl_err *err) {
+    size_t n = (size_t)f->hp->n_layer * sl_layer_needs(model).adjugate;
+    if (!n || !f->plan->reads_back)
+        return SL_OK;
+    enum sl_status status =
+        sl_forward_upload(f, f->a.adjugate_refs, f->adjugate_refs, n * sizeof *f->adjugate_refs);
+    if (status == SL_OK)
+        status = sl_device_sync(f->dev);
+    return status == SL_OK
+               ? status
+               : sl_fail(err, status, "the table of adjugate experts: %s", sl_status_text(status));
 }
 
 enum sl_status sl_forward_create(const struct sl_forward_config *config,
@@ -140,49 +177,59 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
     f->dev = dev;
     f->kv = config->kv;
     f->fetch = config->fetch;
+    f->table_store = config->tables;
     f->timeline = config->timeline;
     f->routes = config->routes;
-    enum sl_status st = sl_forward_bind(f, config->model, config->weights, err);
-    if (st != SL_OK)
+    enum sl_status status = sl_forward_bind(f, config->model, config->weights, err);
+    if (status != SL_OK)
         goto fail;
     f->row_failed = calloc(plan->config.batch_tokens, 1);
     f->out_failed = calloc(plan->n_logit_rows + 1, 1);
     f->tables = calloc(tables_elems(plan), sizeof *f->tables);
-    st = sl_page_table_init(&f->pages, plan->config.parallel, plan->session_pages);
-    if (st == SL_OK && plan->n_tails)
-        st = sl_page_table_init(&f->tails, plan->config.parallel, plan->session_pages);
-    if (st != SL_OK || !f->row_failed || !f->out_failed || !f->tables) {
-        st = sl_fail(err, SL_ERR_NOMEM, "no memory for the step tables");
+    if (f->hp->n_draft)
+        f->draft_from = calloc(plan->config.batch_tokens, sizeof *f->draft_from);
+    status = sl_page_table_init(&f->pages, plan->config.parallel, plan->session_pages);
+    if (status == SL_OK && plan->n_tails)
+        status = sl_page_table_init(&f->tails, plan->config.parallel, plan->session_pages);
+    if (status != SL_OK || !f->row_failed || !f->out_failed || !f->tables ||
+        (f->hp->n_draft && !f->draft_from)) {
+        status = sl_fail(err, SL_ERR_NOMEM, "no memory for the step tables");
         goto fail;
     }
     if (plan->reads_back) {
-        st = sl_forward_map_host(f, config->send_by_host, err);
-        if (st != SL_OK)
+        status = sl_forward_map_host(f, config->send_by_host, err);
+        if (status != SL_OK)
             goto fail;
     }
     f->arena_bytes = plan->activation_bytes;
-    st = sl_device_alloc(dev, f->arena_bytes, &f->arena);
-    if (st != SL_OK) {
-        st = sl_fail(err, st, "no memory for %.1f MiB of activations: lower the batch size",
-                     (double)f->arena_bytes / 0x1p20);
+    status = sl_device_alloc(dev, f->arena_bytes, &f->arena);
+    if (status != SL_OK) {
+        status = sl_fail(err, status, "no memory for %.1f MiB of activations: lower the batch size",
+                         (double)f->arena_bytes / 0x1p20);
         goto fail;
     }
     lay_out(config->model, plan, (uintptr_t)f->arena->addr, &f->a);
     if (dev->caps.host_visible)
         memset(f->arena->host, 0, f->arena_bytes); /* page faults now, not at the first token */
-    st = sl_forward_init_seqno(f, err);
-    if (st != SL_OK)
+    status = sl_forward_init_seqno(f, err);
+    if (status != SL_OK)
         goto fail;
-    st = init_ropes(f, config->model, config->weights, err);
-    if (st == SL_OK)
-        st = sl_forward_lane_init(f, config->model, config->weights, err);
-    if (st != SL_OK)
+    status = sl_forward_draft_init(f, err);
+    if (status == SL_OK)
+        status = sl_forward_tables_init(f, config->model, err);
+    if (status == SL_OK)
+        status = init_ropes(f, config->model, config->weights, err);
+    if (status == SL_OK)
+        status = upload_adjugate(f, config->model, err);
+    if (status == SL_OK)
+        status = sl_forward_lane_init(f, config->model, config->weights, err);
+    if (status != SL_OK)
         goto fail;
     *out_forward = f;
     return SL_OK;
 fail:
     sl_forward_destroy(&f);
-    return st;
+    return status;
 }
 
 void sl_forward_destroy(struct sl_forward **pf) {
@@ -193,12 +240,15 @@ void sl_forward_destroy(struct sl_forward **pf) {
     sl_device_free(f->dev, &f->arena);
     free(f->layers);
     free(f->refs);
+    free(f->adjugate_refs);
     sl_page_table_release(&f->pages);
     sl_page_table_release(&f->tails);
     free(f->row_failed);
     free(f->out_failed);
     free(f->tables);
+    free(f->draft_from);
     free(f->lane_biases);
+    free(f->arriving_own);
     sl_forward_unmap_host(f);
     free(f);
     *pf = NULL;
@@ -215,10 +265,10 @@ static enum sl_status set_pages(struct sl_forward *f, struct sl_page_table *t, u
         size_t at = (size_t)i * t->n_pages + r->first;
         if (r->first == r->end)
             continue;
-        enum sl_status st = sl_forward_upload(f, on_device + at, t->pages + at,
-                                              (r->end - r->first) * sizeof *t->pages);
-        if (st != SL_OK)
-            return st;
+        enum sl_status status = sl_forward_upload(f, on_device + at, t->pages + at,
+                                                  (r->end - r->first) * sizeof *t->pages);
+        if (status != SL_OK)
+            return status;
         *r = (struct sl_page_range){0, 0};
     }
     return SL_OK;
@@ -226,37 +276,40 @@ static enum sl_status set_pages(struct sl_forward *f, struct sl_page_table *t, u
 
 enum sl_status sl_forward_set_pages(struct sl_forward *f, const struct sl_page_table *pages,
                                     const struct sl_page_table *tails) {
-    enum sl_status st = set_pages(f, &f->pages, f->a.page_table, pages);
-    enum sl_status tails_st = set_pages(f, &f->tails, f->a.tail_table, tails);
-    return st == SL_OK ? tails_st : st;
+    enum sl_status status = set_pages(f, &f->pages, f->a.page_table, pages);
+    enum sl_status tails_status = set_pages(f, &f->tails, f->a.tail_table, tails);
+    return status == SL_OK ? tails_status : status;
 }
 
-/* What the ops read of a step. */
-static enum sl_status upload_tables(struct sl_forward *f) {
-    const struct sl_step *s = &f->step;
-    uint32_t room = sl_forward_table_rows(s->n_rows);
-    uint32_t n_out = f->output.data && !s->keep_all ? s->n_out : 0;
-    size_t n = sl_step_pack(s, room, n_out, f->tables);
-    f->on_device = sl_step_lay(f->a.tables, room, n_out);
-    return sl_forward_upload(f, f->a.tables, f->tables, n * sizeof *f->tables);
-}
-
-enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step,
-                                const struct sl_abort *give_up, struct sl_err *err) {
+enum sl_status sl_forward_prepare(struct sl_forward *f, const struct sl_step *step,
+                                  struct sl_err *err) {
     struct sl_step *s = &f->step;
-    struct sl_place place = {err, UINT32_MAX, f->hp->first_layer, give_up}, *where = &place;
+    struct sl_place place = {err, UINT32_MAX, f->hp->first_layer, NULL}, *where = &place;
     *s = *step;
     f->n_experts = 0;
+    f->n_states = s->n_rows;
     assert(s->n_rows && s->n_rows <= f->plan->config.batch_tokens && s->n_decode <= s->n_rows);
     assert(s->keep_all || !f->output.data || s->n_out <= f->plan->n_logit_rows);
     memcpy(f->row_failed, s->failed, s->n_rows);
+    SL_TRY(sl_forward_ask_tables(f, where));
     sl_forward_begin_seqno(f);
     SL_FORWARD_TRY("placing experts", sl_forward_place(f));
-    SL_FORWARD_TRY("step tables", upload_tables(f));
-    enum sl_status st = sl_forward_wants_graph(f) ? sl_forward_replay(f, &f->logits, where)
-                                                  : sl_forward_compute(f, &f->logits, where);
-    if (st != SL_OK || f->output.data)
-        return st;
+    SL_FORWARD_TRY("step tables", sl_forward_upload_tables(f));
+    return SL_OK;
+}
+
+enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_abort *give_up,
+                                struct sl_err *err) {
+    struct sl_step *s = &f->step;
+    struct sl_place place = {err, UINT32_MAX, f->hp->first_layer, give_up}, *where = &place;
+    SL_TRY(sl_forward_take_tables(f, where));
+    f->logits = NULL;
+    if (s->n_failed == s->n_rows)
+        return SL_OK;
+    enum sl_status status = sl_forward_wants_graph(f) ? sl_forward_replay(f, &f->logits, where)
+                                                      : sl_forward_compute(f, &f->logits, where);
+    if (status != SL_OK || f->output.data)
+        return status;
     f->logits = NULL;
     if (s->n_failed < s->n_rows && !sl_forward_sends(f))
         SL_FORWARD_TRY("sending rows", sl_forward_copy_out(f));
@@ -267,7 +320,8 @@ enum sl_status sl_forward_finish(struct sl_forward *f, struct sl_logits *out_log
                                  uint64_t *out_n_experts, struct sl_err *err) {
     struct sl_place place = {err, UINT32_MAX, f->hp->first_layer, NULL}, *where = &place;
     SL_FORWARD_TRY("reading back the step",
-                   sl_forward_read_back(f, true, f->logits, f->step.n_out, out_logits));
+                   sl_forward_read_back(f, f->step.n_failed < f->step.n_rows, f->logits,
+                                        f->step.n_out, out_logits));
     *out_n_experts = f->n_experts;
     return SL_OK;
 }

@@ -11,6 +11,7 @@
 #include "engine/forward/kv.h"
 #include "engine/types/plan.h"
 #include "engine/forward/step.h"
+#include "engine/tables/table_store.h"
 #include "engine/trace/timeline.h"
 #include "engine/sample/vocab_pass.h"
 #include "engine/forward/weights.h"
@@ -28,6 +29,7 @@ struct sl_forward_config {
     const struct sl_kv_data *kv;
     struct sl_fetch
         *fetch; /* where the routed experts come from; NULL: they are among the weights */
+    struct sl_table_store *tables;    /* NULL: no table is streamed */
     struct sl_timeline *timeline;     /* NULL: no trace */
     struct sl_route_recorder *routes; /* NULL: they are not recorded */
     bool send_by_host;                /* a slice sends its rows by way of host memory */
@@ -46,6 +48,11 @@ enum sl_status sl_forward_set_pages(struct sl_forward *f, const struct sl_page_t
 /* Where a slice without the first layer takes hidden states [n_rows, n_embd] from, in the device's
  * memory. */
 struct sl_span sl_forward_x(const struct sl_forward *f, uint32_t n_rows);
+/* Where the host may put those of a step, [n_rows, n_embd], that come from another process, for
+ * copy_in; NULL: nowhere. They are read until the step has been finished. */
+float *sl_forward_come_host(const struct sl_forward *f, uint32_t micro_batch);
+enum sl_status sl_forward_copy_in(struct sl_forward *f, uint32_t micro_batch,
+                                  uint32_t n_rows) SL_MUST_CHECK;
 /* Where a slice without the last layer puts those of a step, until the next in that micro-batch: in
  * the host's memory, for who waits until the run is finished; or, where this is NULL, in the
  * device's, for who waits until what start has enqueued there has run. */
@@ -65,11 +72,6 @@ uint32_t sl_forward_seqno(const struct sl_forward *f, uint32_t micro_batch);
  * one's goes on with whatever is there. Touches no device. */
 void sl_forward_release(struct sl_forward *f, uint32_t micro_batch);
 
-/* Steps that may be under way at once: one for each stage. */
-static inline uint32_t sl_plan_micro_batches(const struct sl_memory_plan *plan) {
-    return plan->n_stages > 1 ? plan->n_stages : 1;
-}
-
 /* Asked between layers; true gives the step up with SL_ERR_CANCELED (its KV positions are then
  * undefined and must be written again before use). */
 struct sl_abort {
@@ -86,15 +88,18 @@ struct sl_logits {
     struct sl_vocab_blocks blocks;
 };
 
-/* Runs a step that has at least one row and room for no more than the plan's: start enqueues all of
- * it, and finish waits for its end. Between them it is known which rows have failed, and a slice
- * without output has enqueued what it sends. Rows that are marked as failed, by the layers
- * before, take part and mean nothing. The step itself is as it was, until sl_forward_mark_failed,
- * so that it can be started again. A failing op: its status, with layer and op in err; then there
- * is nothing to finish. Rows whose experts cannot be read do not fail the step: see sl_step.failed.
+/* Runs a step that has at least one row and room for no more than the plan's: prepare enqueues what
+ * does not depend on its rows, start all of it, and finish waits for its end. Between them it is
+ * known which rows have failed, and a slice without output has enqueued what it sends. Rows that
+ * are marked as failed, by the layers before, take part and mean nothing. The step itself is as it
+ * was, until sl_forward_mark_failed, so that it can be started again. A failing op: its status,
+ * with layer and op in err; then there is nothing to finish. Rows whose experts cannot be read do
+ * not fail the step: see sl_step.failed.
  */
-enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step,
-                                const struct sl_abort *give_up, struct sl_err *err) SL_MUST_CHECK;
+enum sl_status sl_forward_prepare(struct sl_forward *f, const struct sl_step *step,
+                                  struct sl_err *err) SL_MUST_CHECK;
+enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_abort *give_up,
+                                struct sl_err *err) SL_MUST_CHECK;
 /* out_logits: all NULL when every row has failed, and from a slice that has no output.
  * out_n_experts: routed experts computed, each once a layer. */
 enum sl_status sl_forward_finish(struct sl_forward *f, struct sl_logits *out_logits,
@@ -112,10 +117,33 @@ enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t 
 enum sl_status sl_forward_hidden(struct sl_forward *f, uint32_t first, uint32_t n,
                                  const float **out_rows, struct sl_err *err) SL_MUST_CHECK;
 
+/* Rows of a layer that guesses ahead, for a model with one (sl_model_add_drafts) that is not cut
+ * into slices. The row of position i stands for token i, given the model's state at position i - 1.
+ * It has the keys and values of position i of that layer, in the pages of the others. */
+enum sl_draft_states {
+    SL_DRAFT_STATES_STEP, /* those of the rows of the last step, which nothing has followed */
+    SL_DRAFT_STATES_KEPT, /* the same as in the call before */
+    SL_DRAFT_STATES_OWN,  /* what the rows of the call before gave: a guess behind a guess */
+};
+#define SL_DRAFT_NO_STATE UINT32_MAX
+struct sl_draft_rows {
+    const struct sl_step *step; /* out_rows: those behind which the next token is to be guessed;
+                                   failed is not set */
+    const uint32_t *from;       /* [n_rows] which of the states; SL_DRAFT_NO_STATE: it is not known,
+                                   and taken to be 0 */
+    enum sl_draft_states states;
+};
+/* Runs them, when a step has been finished and what it gave is not needed any more. out_logits as
+ * of sl_forward_finish, of the guesses; with only_largest on a device that reads back, maxima
+ * alone. out_failed: rows whose experts could not be read, whose guesses are undefined. */
+enum sl_status sl_forward_draft(struct sl_forward *f, const struct sl_draft_rows *rows,
+                                struct sl_logits *out_logits, uint32_t *out_failed,
+                                struct sl_err *err) SL_MUST_CHECK;
+
 /* For the plan. */
 uint64_t sl_forward_activation_bytes(const struct sl_model *model,
                                      const struct sl_memory_plan *plan);
-uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan);
+uint64_t sl_forward_host_bytes(const struct sl_model *model, const struct sl_memory_plan *plan);
 /* Where results must be read back. */
 uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan);
 /* What the CPU lane needs of the layers in host memory, beside its scratch. */

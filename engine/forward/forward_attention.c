@@ -1,4 +1,5 @@
 /* The mixer that is grouped-query attention over paged keys and values. */
+#include "engine/forward/forward_blocks.h"
 #include "engine/forward/forward_internal.h"
 #include "engine/forward/op_asker.h"
 
@@ -116,6 +117,8 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
     if (spec->gate)
         in.out[in.n_w++] = (struct sl_matmul_out){w->attn_gate, NULL, a->joint, false};
     SL_FORWARD_TRY("q, k, v", sl_op_matmul(f->dev, &in));
+    if (spec->n_index_top)
+        SL_TRY(sl_blocks_index(f, w, where));
     for (uint32_t i = 0; i < in.n_w - (spec->gate != 0) && spec->clamp > 0; i++)
         SL_FORWARD_TRY("q, k, v", sl_op_clamp(f->dev, &(struct sl_op_clamp){.x = in.out[i].y,
                                                                             .n = (size_t)s->n_rows *
@@ -127,20 +130,45 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
                                                  spec->head_dim_v));
         v = a->v;
     }
-    enum sl_status st = spec->norm_after_rope ? SL_OK : qk_norms(f, w, where);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = spec->norm_after_rope ? SL_OK : qk_norms(f, w, where);
+    if (status != SL_OK)
+        return status;
     if (!spec->no_rope) {
         SL_FORWARD_TRY("rope", rope(f, spec, a->q, spec->n_head));
         if (!spec->kv_back)
             SL_FORWARD_TRY("rope", rope(f, spec, a->k, spec->n_head_kv));
     }
-    st = spec->norm_after_rope ? qk_norms(f, w, where) : SL_OK;
-    if (st == SL_OK)
-        st = after_rope(f, spec, where);
-    if (st != SL_OK)
-        return st;
+    status = spec->norm_after_rope ? qk_norms(f, w, where) : SL_OK;
+    if (status == SL_OK)
+        status = after_rope(f, spec, where);
+    if (status != SL_OK)
+        return status;
     return spec->kv_back ? SL_OK : write_kv(f, spec, v, where);
+}
+
+/* To the blocks that the indexer chooses. */
+static enum sl_status attend_blocks(struct sl_forward *f, const struct sl_layer_weights *w,
+                                    const struct sl_place *where) {
+    const struct sl_attention_spec *spec = &w->spec->attention;
+    SL_TRY(sl_blocks_choose(f, w, where));
+    SL_FORWARD_TRY("attention",
+                   sl_op_block_attention(f->dev, &(struct sl_op_block_attention){
+                                                     .kv = sl_kv_layer(f->kv, where->layer),
+                                                     .q = f->a.q,
+                                                     .y = f->a.mixed,
+                                                     .chosen = f->a.chosen,
+                                                     .page_table = f->a.page_table,
+                                                     .row_seq = f->on_device.row_seq,
+                                                     .row_len = f->on_device.row_len,
+                                                     .n_tok = f->step.n_rows,
+                                                     .n_decode = f->step.n_decode,
+                                                     .n_heads = spec->n_head,
+                                                     .stride_q = spec->n_head * spec->head_dim_k,
+                                                     .max_pages = f->plan->session_pages,
+                                                     .n_top = spec->n_index_top,
+                                                     .block = spec->index_block,
+                                                     .scale = spec->scale}));
+    return SL_OK;
 }
 
 static enum sl_status attend(struct sl_forward *f, const struct sl_layer_weights *w,
@@ -148,6 +176,8 @@ static enum sl_status attend(struct sl_forward *f, const struct sl_layer_weights
     const struct sl_attention_spec *spec = &w->spec->attention;
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
+    if (spec->n_index_top)
+        return attend_blocks(f, w, where);
     SL_FORWARD_TRY(
         "attention",
         sl_op_attention(f->dev, &(struct sl_op_attention){
@@ -210,9 +240,9 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
     const struct sl_step *s = &f->step;
     const float *mixed = f->a.mixed;
     uint64_t start = sl_timeline_now(f->timeline);
-    enum sl_status st = project_qkv(f, w, where);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = project_qkv(f, w, where);
+    if (status != SL_OK)
+        return status;
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     bool cut = sl_forward_cuts(f, where->layer);
@@ -220,26 +250,26 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         r->n = 0;
         return SL_OK;
     }
-    st = attend(f, w, where);
-    if (st != SL_OK)
-        return st;
+    status = attend(f, w, where);
+    if (status != SL_OK)
+        return status;
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     if (cut)
-        st = sl_forward_cut(f, r, &mixed, spec->n_head * spec->head_dim_v, where);
-    if (st != SL_OK)
-        return st;
+        status = sl_forward_cut(f, r, &mixed, spec->n_head * spec->head_dim_v, where);
+    if (status != SL_OK)
+        return status;
     if (w->spec->experts.early) /* before attention is added */
         SL_FORWARD_TRY("experts' norm",
                        sl_forward_row_norm(f, r->x, w->experts_norm, NULL, f->a.early_h, r->n));
     if (cut && w->spec->parallel) /* of the rows that go on */
         SL_FORWARD_TRY("attention norm",
                        sl_forward_row_norm(f, r->x, w->attn_norm, w->attn_norm_bias, f->a.h, r->n));
-    st = sl_forward_route_first(f, r, where);
-    if (st != SL_OK)
-        return st;
-    bool apart = w->attn_post_norm || spec->out_scale > 0;
-    float *y = apart ? f->a.h : r->x;
+    status = sl_forward_route_first(f, r, where);
+    if (status != SL_OK)
+        return status;
+    bool separate = w->attn_post_norm || spec->out_scale > 0;
+    float *y = separate ? f->a.h : r->x;
     SL_FORWARD_TRY(
         "attention out",
         sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = mixed,
@@ -253,10 +283,10 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
                                                                  .n_tok = r->n,
                                                                  .n = f->hp->n_embd,
                                                                  .scale = spec->out_scale}));
-    if (apart)
-        st = sl_forward_add_normed(f, r, y, w->attn_post_norm, where);
-    if (st != SL_OK)
-        return st;
+    if (separate)
+        status = sl_forward_add_normed(f, r, y, w->attn_post_norm, where);
+    if (status != SL_OK)
+        return status;
     sl_timeline_since(f->timeline, "attention", start, {"rows", s->n_rows});
     return SL_OK;
 }
@@ -277,6 +307,7 @@ static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
     sl_raise(&needs->heads, a->n_head);
     sl_raise(&needs->head_dim, a->head_dim_k);
     sl_raise(&needs->head_dim, a->head_dim_v);
+    sl_blocks_need(a, needs);
 }
 
 static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out) {
@@ -299,6 +330,8 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->k_norm = sl_bind_vector(b, in->t[SL_L_ATTN_K_NORM]);
     out->sinks = sl_bind_vector(b, in->t[SL_L_ATTN_SINKS]);
     out->attn_post_norm = sl_bind_vector(b, in->t[SL_L_ATTN_POST_NORM]);
+    if (a->n_index_top)
+        sl_blocks_bind(b, in, out);
 }
 
 static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer) {
@@ -317,7 +350,9 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                      .dtype = kv,
                                      .head_dim_k = s->head_dim_k,
                                      .head_dim_v = s->head_dim_v});
-    sl_ask_op(a, (struct sl_op_need){.op = SL_OP_attention,
+    if (s->n_index_top)
+        sl_blocks_ops(a, layer);
+    sl_ask_op(a, (struct sl_op_need){.op = s->n_index_top ? SL_OP_block_attention : SL_OP_attention,
                                      .dtype = kv,
                                      .head_dim_k = s->head_dim_k,
                                      .head_dim_v = s->head_dim_v,
@@ -346,18 +381,21 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
  * nothing. */
 static struct sl_seq_store keeps(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype) {
     struct sl_kv_view shape = sl_kv_shape(spec, kv_dtype);
-    return (struct sl_seq_store){.name = "keys and values",
-                                 .n_parts = spec->attention.kv_back ? 0 : 2,
-                                 .part_bytes = {shape.k_page_bytes, shape.v_page_bytes},
-                                 .reach = spec->attention.window  ? spec->attention.window - 1
-                                          : spec->attention.chunk ? spec->attention.chunk - 1
-                                                                  : SL_SEQ_ALL,
-                                 .repeatable = true};
+    return (struct sl_seq_store){
+        .name = "keys and values",
+        .n_parts = spec->attention.kv_back ? 0 : 2,
+        .part_bytes = {shape.k_page_bytes, shape.v_page_bytes},
+        .kv_elems = {spec->attention.head_dim_k, spec->attention.head_dim_v},
+        .reach = spec->attention.window  ? spec->attention.window - 1
+                 : spec->attention.chunk ? spec->attention.chunk - 1
+                                         : SL_SEQ_ALL,
+        .repeatable = true};
 }
 
 const struct sl_mixer sl_mixer_attention = {.name = "grouped-query attention",
                                             .ops = ops,
                                             .keeps = keeps,
+                                            .keeps_more = sl_blocks_keeps,
                                             .need = need,
                                             .bind = bind,
                                             .run = run};

@@ -89,14 +89,14 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
     uint64_t start = sl_timeline_now(f->timeline);
-    enum sl_status st = project(f, w, where);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = project(f, w, where);
+    if (status != SL_OK)
+        return status;
     if (!f->resident)
         sl_fetch_poll(f->fetch);
-    st = recur(f, w, where);
-    if (st != SL_OK)
-        return st;
+    status = recur(f, w, where);
+    if (status != SL_OK)
+        return status;
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     bool cut = sl_forward_cuts(f, where->layer);
@@ -114,9 +114,9 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
                                                                         d->n_head * d->head_dim}));
     const float *mixed = a->v;
     if (cut)
-        st = sl_forward_cut(f, r, &mixed, d->n_head * d->head_dim, where);
-    if (st != SL_OK)
-        return st;
+        status = sl_forward_cut(f, r, &mixed, d->n_head * d->head_dim, where);
+    if (status != SL_OK)
+        return status;
     SL_FORWARD_TRY("delta net out", sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                                              .x = mixed,
                                                              .n_tok = r->n,

@@ -19,9 +19,9 @@ static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
                                                         .n_decode = r->n_decode,
                                                         .n_w = 1,
                                                         .out = {{w->down, NULL, y, y == r->x}}}));
-    enum sl_status st =
+    enum sl_status status =
         w->ffn_post_norm ? sl_forward_add_normed(f, r, y, w->ffn_post_norm, where) : SL_OK;
-    return st == SL_OK ? sl_forward_end_layer(f, r, where) : st;
+    return status == SL_OK ? sl_forward_end_layer(f, r, where) : status;
 }
 
 static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,

@@ -31,12 +31,12 @@ static uint64_t ids_bytes(const struct sl_hparams *hp, const struct sl_memory_pl
 
 /* What a slice without output sends, in case the next device cannot read this one's memory. */
 static uint64_t sent_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
-    return p->n_logit_rows ? 0
-                           : (uint64_t)sl_plan_micro_batches(p) * p->config.batch_tokens *
-                                 hp->n_embd * sizeof(float);
+    return p->n_logit_rows
+               ? 0
+               : (uint64_t)p->n_micro_batches * p->config.batch_tokens * hp->n_embd * sizeof(float);
 }
 
-/* Rows that the host's lane reads, and those that it computes. */
+/* Rows that the CPU lane reads, and those that it computes. */
 static uint64_t lane_x_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
     return (uint64_t)p->lane_rows * hp->n_embd * sizeof(float);
 }
@@ -50,26 +50,32 @@ static uint64_t released_bytes(const struct sl_memory_plan *p) {
     return p->stage ? (SL_MAX_STAGES * sizeof(uint32_t) + 63) & ~(uint64_t)63 : 0;
 }
 
+/* Rows that come from another process, a batch for each micro-batch. */
+static uint64_t come_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    return p->remote
+               ? (uint64_t)p->n_micro_batches * p->config.batch_tokens * hp->n_embd * sizeof(float)
+               : 0;
+}
+
 uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
-    uint64_t bytes = sl_plan_micro_batches(p) * logits_bytes(hp, p) + ids_bytes(hp, p) +
-                     released_bytes(p) + lane_bytes(hp, p) + sent_bytes(hp, p);
+    uint64_t bytes = p->n_micro_batches * logits_bytes(hp, p) + ids_bytes(hp, p) +
+                     released_bytes(p) + lane_bytes(hp, p) + sent_bytes(hp, p) + come_bytes(hp, p);
     return (bytes + SL_IO_BLOCK_BYTES - 1) / SL_IO_BLOCK_BYTES * SL_IO_BLOCK_BYTES;
 }
 
 enum sl_status sl_forward_map_host(struct sl_forward *f, bool send_by_host, struct sl_err *err) {
-    enum sl_status st =
+    enum sl_status status =
         sl_slab_init(&f->pinned, sl_forward_pinned_bytes(f->hp, f->plan), false, err);
-    if (st != SL_OK)
-        return st;
-    st = sl_device_map_host(f->dev, f->pinned.base, f->pinned.size_bytes, &f->mapped);
-    if (st != SL_OK) {
+    if (status != SL_OK)
+        return status;
+    status = sl_device_map_host(f->dev, f->pinned.base, f->pinned.size_bytes, &f->mapped);
+    if (status != SL_OK) {
         double mib = (double)f->pinned.size_bytes / 0x1p20;
         sl_slab_release(&f->pinned);
-        return sl_fail(err, st, "%s cannot write to %.1f MiB of the host's memory: %s",
-                       f->dev->caps.name, mib, sl_status_text(st));
+        return sl_fail(err, status, "%s cannot write to %.1f MiB of the host's memory: %s",
+                       f->dev->caps.name, mib, sl_status_text(status));
     }
-    char *ids =
-        (char *)f->pinned.base + sl_plan_micro_batches(f->plan) * logits_bytes(f->hp, f->plan);
+    char *ids = (char *)f->pinned.base + f->plan->n_micro_batches * logits_bytes(f->hp, f->plan);
     f->host_logits = (float *)(void *)f->pinned.base;
     f->host_ids = (uint32_t *)(void *)ids;
     f->host_prediction =
@@ -86,8 +92,11 @@ enum sl_status sl_forward_map_host(struct sl_forward *f, bool send_by_host, stru
         f->host_x = (float *)(void *)lane;
         f->host_pair_y = (float *)(void *)(lane + lane_x_bytes(f->hp, f->plan));
     }
+    char *sent = lane + lane_bytes(f->hp, f->plan);
     if (send_by_host && !f->plan->n_logit_rows)
-        f->host_sent = (float *)(void *)(lane + lane_bytes(f->hp, f->plan));
+        f->host_sent = (float *)(void *)sent;
+    if (f->plan->remote)
+        f->host_come = (float *)(void *)(sent + sent_bytes(f->hp, f->plan));
     return SL_OK;
 }
 
@@ -133,8 +142,8 @@ static bool look(const uint32_t *words, uint32_t n, uint64_t most_ns) {
 
 static enum sl_status wait_for_ops(struct sl_device *d) {
     sl_point point;
-    enum sl_status st = sl_device_mark(d, SL_QUEUE_OPS, &point);
-    return st == SL_OK ? sl_device_await(d, SL_QUEUE_OPS, point) : st;
+    enum sl_status status = sl_device_mark(d, SL_QUEUE_OPS, &point);
+    return status == SL_OK ? sl_device_await(d, SL_QUEUE_OPS, point) : status;
 }
 
 /* ---- what routers chose ---- */
@@ -152,7 +161,7 @@ static uint32_t n_chosen(const struct sl_forward *f, uint32_t layer, uint32_t n)
 static size_t n_step_ids(const struct sl_forward *f) {
     if (!f->hp->n_layer)
         return 0;
-    uint32_t last = f->hp->n_layer - 1;
+    uint32_t last = sl_answer_layers(f->hp) - 1;
     uint32_t n_rows = sl_forward_cuts(f, last) ? f->step.n_out : f->step.n_rows;
     return ids_at(f, last) + (size_t)n_rows * f->hp->n_expert_used;
 }
@@ -176,20 +185,20 @@ enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32
                                     const uint32_t **out_ids) {
     const uint32_t *ids = f->host_ids + ids_at(f, layer), n_ids = n_chosen(f, layer, n);
     *out_ids = ids;
-    enum sl_status st =
+    enum sl_status status =
         uses_mailbox(f, n_ids) && look(ids, n_ids, LOOK_NS) ? SL_OK : wait_for_ops(f->dev);
-    for (uint32_t i = 0; i < n_ids && st == SL_OK; i++)
+    for (uint32_t i = 0; i < n_ids && status == SL_OK; i++)
         if (ids[i] >= f->layers[layer].spec->experts.n_expert) {
             sl_error("%s: a router chose expert %u of %u", f->dev->caps.name, ids[i],
                      f->layers[layer].spec->experts.n_expert);
-            st = SL_ERR_DEVICE_LOST;
+            status = SL_ERR_DEVICE_LOST;
         }
-    return st;
+    return status;
 }
 
 uint32_t sl_forward_can_predict(const struct sl_forward *f, uint32_t layer, uint32_t most) {
     uint32_t n = 0;
-    while (n < most && layer + sl_fetch_prediction_ahead[n] < f->hp->n_layer &&
+    while (n < most && layer + sl_fetch_prediction_ahead[n] < sl_answer_layers(f->hp) &&
            f->layers[layer + sl_fetch_prediction_ahead[n]].routed_layer != SL_NO_ROUTED_LAYER)
         n++;
     return n;
@@ -241,8 +250,8 @@ void sl_forward_follow_prediction(struct sl_forward *f, uint32_t layer, uint32_t
 enum sl_status sl_forward_read_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
                                    const uint32_t **out_ids) {
     sl_forward_expect_ids(f, layer, n);
-    enum sl_status st = sl_forward_send_ids(f, layer, n);
-    return st == SL_OK ? sl_forward_await_ids(f, layer, n, out_ids) : st;
+    enum sl_status status = sl_forward_send_ids(f, layer, n);
+    return status == SL_OK ? sl_forward_await_ids(f, layer, n, out_ids) : status;
 }
 
 /* How many bytes of routed experts the layer reads: each touched expert once. */
@@ -270,7 +279,7 @@ void sl_forward_count_routes(struct sl_forward *f, uint32_t layer, uint32_t n_ro
 /* Of all layers at once, when nobody had to know them earlier. */
 static void count_routes(struct sl_forward *f) {
     const struct sl_step *s = &f->step;
-    for (uint32_t i = 0; i < f->hp->n_layer; i++) {
+    for (uint32_t i = 0; i < sl_answer_layers(f->hp); i++) {
         if (f->layers[i].routed_layer == SL_NO_ROUTED_LAYER)
             continue;
         bool cut = sl_forward_cuts(f, i);
@@ -291,10 +300,10 @@ static enum sl_status upload_refs(struct sl_forward *f, const struct sl_tiers *t
             continue;
         if (tiers)
             sl_tiers_refs(tiers, w->routed_layer, refs);
-        enum sl_status st = sl_forward_upload(f, f->a.refs + (size_t)i * f->hp->n_expert,
-                                              tiers ? refs : w->experts, bytes);
-        if (st != SL_OK)
-            return st;
+        enum sl_status status = sl_forward_upload(f, f->a.refs + (size_t)i * f->hp->n_expert,
+                                                  tiers ? refs : w->experts, bytes);
+        if (status != SL_OK)
+            return status;
     }
     return SL_OK;
 }
@@ -307,10 +316,10 @@ enum sl_status sl_forward_place(struct sl_forward *f) {
     uint32_t version = tiers ? sl_tiers_version(tiers) : 1;
     if (version == f->refs_version)
         return SL_OK;
-    enum sl_status st = upload_refs(f, tiers);
-    if (st == SL_OK)
+    enum sl_status status = upload_refs(f, tiers);
+    if (status == SL_OK)
         f->refs_version = version;
-    return st;
+    return status;
 }
 
 bool sl_forward_wants_graph(const struct sl_forward *f) {
@@ -339,19 +348,19 @@ static enum sl_status send_logits(struct sl_forward *f, const float *logits, uin
 
 enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *logits, uint32_t n,
                                     struct sl_logits *out_logits) {
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     *out_logits = (struct sl_logits){.rows = logits};
     routes = routes && f->plan->reads_back && f->resident && f->hp->n_expert;
     if (routes && n_step_ids(f))
-        st = sl_forward_copy_back(f, f->host_ids, f->a.expert_ids,
-                                  n_step_ids(f) * sizeof *f->host_ids);
-    if (st == SL_OK && f->plan->reads_back && logits)
-        st = send_logits(f, logits, n, out_logits);
-    if (st == SL_OK)
-        st = wait_for_ops(f->dev);
-    if (st == SL_OK && routes)
+        status = sl_forward_copy_back(f, f->host_ids, f->a.expert_ids,
+                                      n_step_ids(f) * sizeof *f->host_ids);
+    if (status == SL_OK && f->plan->reads_back && logits)
+        status = send_logits(f, logits, n, out_logits);
+    if (status == SL_OK)
+        status = wait_for_ops(f->dev);
+    if (status == SL_OK && routes)
         count_routes(f);
-    return st;
+    return status;
 }
 
 /* The room for logits has some for them too: of as many rows, and few models have more numbers in a
@@ -359,14 +368,14 @@ enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *lo
 enum sl_status sl_forward_read_hidden(struct sl_forward *f, const float *h, uint32_t n,
                                       const float **out_rows) {
     size_t bytes = (size_t)n * f->hp->n_embd * sizeof *h, room = logits_bytes(f->hp, f->plan);
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     *out_rows = h;
     if (f->plan->reads_back) {
         if (bytes > room)
             return SL_ERR_UNSUPPORTED;
         char *host = (char *)f->host_logits + f->step.micro_batch * room;
-        st = sl_forward_copy_back(f, host, h, bytes);
+        status = sl_forward_copy_back(f, host, h, bytes);
         *out_rows = (const float *)(void *)host;
     }
-    return st == SL_OK ? wait_for_ops(f->dev) : st;
+    return status == SL_OK ? wait_for_ops(f->dev) : status;
 }

@@ -1,5 +1,5 @@
 /* The feed-forward part that is a router, the experts it chooses, and their sum. */
-#include "engine/experts/host_lane.h"
+#include "engine/lane/cpu_lane.h"
 #include "engine/forward/forward_internal.h"
 #include "engine/forward/op_asker.h"
 
@@ -22,6 +22,20 @@ static struct sl_op_router router_op(const struct sl_forward *f, uint32_t layer,
                                  .n_group = spec->n_group,
                                  .n_group_used = spec->n_group_used,
                                  .expert_scale = w->expert_scale};
+}
+
+/* Of the same logits, which adjugate experts a row's chosen experts share, and their weights. */
+static enum sl_status choose_adjugate(struct sl_forward *f, const struct sl_rows *r,
+                                      const struct sl_place *where) {
+    const struct sl_experts_spec *x = &f->layers[where->layer].spec->experts;
+    struct sl_op_router op = router_op(f, where->layer, r->n);
+    op.ids = f->a.adjugate_ids;
+    op.weights = f->a.adjugate_weights;
+    op.k = sl_experts_adjugate_used(x);
+    op.share = x->n_per_adjugate;
+    op.scale = x->adjugate_scale;
+    SL_FORWARD_TRY("adjugate experts", sl_op_router(f->dev, &op));
+    return SL_OK;
 }
 
 static enum sl_status scale_logits(struct sl_forward *f, const struct sl_rows *r,
@@ -91,9 +105,9 @@ enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r,
                                            a->next_h, r->n));
         h = a->next_h;
     }
-    enum sl_status st = router_logits(f, r, next, h, a->next_router, where);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = router_logits(f, r, next, h, a->next_router, where);
+    if (status != SL_OK)
+        return status;
     struct sl_op_router op = router_op(f, layer, r->n);
     op.logits = a->next_router;
     op.ids = a->next_ids + (size_t)r->n * sl_forward_predicted_ids(f, where->layer, which);
@@ -109,11 +123,11 @@ static enum sl_status look_ahead(struct sl_forward *f, const struct sl_rows *r,
     if (f->plan->reads_back || !sl_forward_can_predict(f, where->layer, 1) ||
         !sl_fetch_wants_ahead(f->fetch))
         return SL_OK;
-    enum sl_status st = sl_forward_predict(f, r, 0, where);
-    if (st == SL_OK)
+    enum sl_status status = sl_forward_predict(f, r, 0, where);
+    if (status == SL_OK)
         sl_fetch_ahead(f->fetch, f->layers[where->layer + 1].routed_layer, f->a.next_ids,
                        r->n * f->layers[where->layer + 1].spec->experts.n_used);
-    return st;
+    return status;
 }
 
 static bool asked_to_stop(void *ctx) {
@@ -127,11 +141,11 @@ static enum sl_status fetch_experts(struct sl_forward *f, const struct sl_rows *
     struct sl_fetch_abort stop = {asked_to_stop, (void *)where->give_up};
     struct sl_err why = {{0}};
     uint32_t n_failed;
-    enum sl_status st =
+    enum sl_status status =
         sl_fetch_run(f->fetch, f->dev, op, where->give_up ? &stop : NULL, &n_failed, &why);
-    if (st == SL_ERR_CANCELED)
-        return sl_fail(where->err, st, "%s", why.text);
-    SL_FORWARD_TRY("experts", st);
+    if (status == SL_ERR_CANCELED)
+        return sl_fail(where->err, status, "%s", why.text);
+    SL_FORWARD_TRY("experts", status);
     if (!n_failed)
         return SL_OK;
     if (!f->step.n_failed)
@@ -179,21 +193,23 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
     uint64_t start = sl_timeline_now(f->timeline);
     if (in.n_w)
         SL_FORWARD_TRY("router", sl_op_matmul(f->dev, &in));
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     if (w->router_norm) {
         SL_FORWARD_TRY("router norm",
                        sl_forward_norm(f, r->x, w->router_norm, a->h, r->n, f->hp->n_embd));
-        st = router_logits(f, r, w, a->h, a->router, where);
+        status = router_logits(f, r, w, a->h, a->router, where);
     } else if (early) {
-        st = router_logits(f, r, w, a->early_h, a->router, where);
+        status = router_logits(f, r, w, a->early_h, a->router, where);
     } else {
-        st = scale_logits(f, r, w, a->router, where);
+        status = scale_logits(f, r, w, a->router, where);
     }
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     /* Right behind its logits, so that a device may do norm, logits and choice in one. */
     struct sl_op_router choose = router_op(f, where->layer, r->n);
     SL_FORWARD_TRY("router", sl_op_router(f->dev, &choose));
+    if (w->adjugate && (status = choose_adjugate(f, r, where)) != SL_OK)
+        return status;
     if (!early && (w->router_norm || w->experts_norm))
         SL_FORWARD_TRY("experts' norm",
                        sl_forward_norm(f, r->x, w->experts_norm ? w->experts_norm : w->ffn_norm,
@@ -305,14 +321,14 @@ enum sl_status sl_forward_fetch(struct sl_forward *f, const struct sl_rows *r,
                    &(struct sl_fetch_rows){chosen, r->n, r->n_decode, r->failed,
                                            next_prompt_rows(f, r, where)});
     sl_forward_feed_lane(f, where->layer, r);
-    enum sl_status st = look_ahead(f, r, where);
+    enum sl_status status = look_ahead(f, r, where);
     if (!shared && f->prediction &&
         sl_fetch_is_reading(f->fetch)) /* the disk should know at once */
         sl_forward_follow_prediction(f, where->layer, r->n);
-    if (st == SL_OK && shared)
-        st = sl_forward_shared(f, r, where);
+    if (status == SL_OK && shared)
+        status = sl_forward_shared(f, r, where);
     enum sl_status run = fetch_experts(f, r, &op, where);
-    return st != SL_OK ? st : run;
+    return status != SL_OK ? status : run;
 }
 
 /* From the device's own memory, where all of them are. */
@@ -329,6 +345,43 @@ static enum sl_status resident_experts(struct sl_forward *f, const struct sl_row
     return sl_forward_shared(f, r, where);
 }
 
+/* What adjugate experts make of the routed ones' sum, y [to->n, n_embd], is added to it. The routed
+ * experts' products have been summed, so theirs take the same room. */
+static enum sl_status add_adjugate(struct sl_forward *f, const struct sl_rows *r, float *y,
+                                   const struct sl_place *where) {
+    const struct sl_layer_weights *w = &f->layers[where->layer];
+    uint32_t k = sl_experts_adjugate_used(&w->spec->experts);
+    struct sl_op_moe op = {.x = y,
+                           .ids = f->a.adjugate_ids,
+                           .pair_y = f->a.pair_y,
+                           .gate_dtype = w->adjugate_gate,
+                           .up_dtype = w->adjugate_up,
+                           .down_dtype = w->adjugate_down,
+                           .n_tok = r->n,
+                           .n_decode = r->n_decode,
+                           .k = k,
+                           .n_pairs = r->n * k,
+                           .n_expert = sl_experts_adjugate(&w->spec->experts),
+                           .n_embd = f->hp->n_embd,
+                           .n_ff = w->spec->experts.n_ff_adjugate,
+                           .activation = activation_of(w->spec)};
+    struct sl_op_moe_combine sum = {.pair_y = f->a.pair_y,
+                                    .weights = f->a.adjugate_weights,
+                                    .y = y,
+                                    .n_tok = r->n,
+                                    .k = k,
+                                    .n = f->hp->n_embd};
+    if (f->plan->reads_back)
+        op.device_refs = f->a.adjugate_refs + (w->adjugate - f->adjugate_refs);
+    else
+        op.refs = w->adjugate;
+    uint64_t start = sl_timeline_now(f->timeline);
+    SL_FORWARD_TRY("adjugate experts", sl_op_moe(f->dev, &op));
+    SL_FORWARD_TRY("adjugate experts", sl_op_moe_combine(f->dev, &sum));
+    sl_timeline_since(f->timeline, "adjugate experts", start, {"pairs", op.n_pairs});
+    return SL_OK;
+}
+
 enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
                                const struct sl_place *where) {
     const struct sl_hparams *hp = f->hp;
@@ -336,10 +389,13 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
     struct sl_activations *a = &f->a;
     sl_forward_section(f, where->layer, false);
     /* What goes through a norm is summed in h, which the experts have read. */
-    bool apart = sl_forward_is_apart(w);
+    bool separate = sl_forward_is_separate(w);
     struct sl_rows to = *r;
-    to.x = apart ? a->h : r->x;
-    SL_FORWARD_TRY("expert sum", sum_experts(f, w, &to, apart));
+    to.x = separate ? a->h : r->x;
+    SL_FORWARD_TRY("expert sum", sum_experts(f, w, &to, separate));
+    enum sl_status status = w->adjugate ? add_adjugate(f, r, to.x, where) : SL_OK;
+    if (status != SL_OK)
+        return status;
     if (w->experts_post_norm)
         SL_FORWARD_TRY("experts' norm",
                        sl_forward_norm(f, to.x, w->experts_post_norm, to.x, r->n, hp->n_embd));
@@ -362,31 +418,31 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
                                                       .n_tok = r->n,
                                                       .n = hp->n_embd,
                                                       .scale = w->spec->experts.sum_scale}));
-    enum sl_status st = apart ? sl_forward_add_normed(f, r, a->h, w->ffn_post_norm, where) : SL_OK;
-    return st == SL_OK ? sl_forward_end_layer(f, r, where) : st;
+    status = separate ? sl_forward_add_normed(f, r, a->h, w->ffn_post_norm, where) : SL_OK;
+    return status == SL_OK ? sl_forward_end_layer(f, r, where) : status;
 }
 
 static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
                           const struct sl_place *where) {
     const uint32_t *chosen = sl_forward_ids(f, where->layer);
-    enum sl_status st = sl_forward_route(f, r, where);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_forward_route(f, r, where);
+    if (status != SL_OK)
+        return status;
     if (f->resident) {
-        st = resident_experts(f, r, where);
+        status = resident_experts(f, r, where);
     } else {
         SL_FORWARD_TRY("copying the experts' rows", sl_forward_send_rows(f, where->layer, r));
         if (f->plan->reads_back)
             SL_FORWARD_TRY("reading the router's choice",
                            sl_forward_read_ids(f, where->layer, r->n, &chosen));
-        st = sl_forward_fetch(f, r, chosen, true, where);
+        status = sl_forward_fetch(f, r, chosen, true, where);
     }
-    if (st == SL_OK)
-        st = sl_forward_join(f, r, where);
+    if (status == SL_OK)
+        status = sl_forward_join(f, r, where);
     /* What is resident on a device is read back for all layers at once. */
-    if (st == SL_OK && !(f->resident && f->plan->reads_back))
+    if (status == SL_OK && !(f->resident && f->plan->reads_back))
         sl_forward_count_routes(f, where->layer, r->n, r->of_step, chosen);
-    return st;
+    return status;
 }
 
 static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer) {
@@ -399,6 +455,7 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                   .groups = layer->spec.experts.n_group > 1,
                   .sigmoid_topk = layer->spec.experts.router_softmax_topk &&
                                   layer->spec.experts.router_kind == SL_ROUTER_KIND_SIGMOID,
+                  .share = layer->spec.experts.n_ff_adjugate,
                   .extra = layer->t[SL_L_EXPERTS_SCALE] ? " with a scale for each expert" : NULL});
     if (layer->spec.experts.router_logit_scale > 0 || layer->t[SL_L_LAYER_SCALE] ||
         layer->spec.experts.weights_in || layer->spec.experts.sum_scale > 0)
@@ -410,16 +467,22 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                          .dtype = sl_layer_expert_matrix(layer, i).t->dtype,
                                          .biases = layer->spec.experts.biases,
                                          .activation = activation_of(&layer->spec)});
-    bool apart = layer->t[SL_L_FFN_POST_NORM] || layer->t[SL_L_SHARED_POST_NORM] ||
-                 layer->t[SL_L_EXPERTS_POST_NORM] || layer->spec.experts.sum_scale > 0;
+    for (enum sl_layer_role role = SL_L_ADJUGATE_GATE; role <= SL_L_ADJUGATE_DOWN; role++)
+        if (layer->t[role])
+            sl_ask_op(a, (struct sl_op_need){.op = SL_OP_moe,
+                                             .dtype = layer->t[role]->dtype,
+                                             .activation = activation_of(&layer->spec)});
+    bool separate = layer->t[SL_L_FFN_POST_NORM] || layer->t[SL_L_SHARED_POST_NORM] ||
+                    layer->t[SL_L_EXPERTS_POST_NORM] || layer->t[SL_L_ADJUGATE_DOWN] ||
+                    layer->spec.experts.sum_scale > 0;
     sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_EXPERTS_LATENT_DOWN]);
     sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_EXPERTS_LATENT_UP]);
-    bool own_rows = apart || layer->spec.experts.n_latent;
+    bool own_rows = separate || layer->spec.experts.n_latent;
     sl_ask_op(a, (struct sl_op_need){.op = SL_OP_moe_combine,
                                      .dtype = SL_DTYPE_COUNT,
                                      .extra = own_rows ? " into rows of its own" : NULL});
     bool beside = layer->spec.experts.beside, shared = beside || layer->t[SL_L_SHARED_UP];
-    if (apart || shared)
+    if (separate || shared)
         sl_ask_plain(a, SL_OP_add_gated);
     if (!shared)
         return;
@@ -436,6 +499,9 @@ static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
     sl_raise(&needs->n_in, x->n_ff);
     sl_raise(&needs->n_ff_expert, x->n_ff);
     sl_raise(&needs->n_in, x->n_ff_shared);
+    sl_raise(&needs->n_in, x->n_ff_adjugate);
+    sl_raise(&needs->n_ff_expert, x->n_ff_adjugate);
+    sl_raise(&needs->adjugate, sl_experts_adjugate(x));
     sl_raise(&needs->ff, x->n_ff_shared);
     sl_raise(&needs->shared, x->n_ff_shared ? hp->n_embd : 0);
     sl_raise(&needs->early, x->early ? hp->n_embd : 0);
@@ -457,7 +523,7 @@ static void bind_experts(struct sl_binder *b, const struct sl_layer *in,
     out->expert_gate = m[0].t->dtype;
     out->expert_up = m[1].t->dtype;
     out->expert_down = m[2].t->dtype;
-    out->lane = !sl_host_lane_refuses(in);
+    out->lane = !sl_lane_refuses(in);
     if (!b->refs)
         return; /* they are streamed */
     for (uint32_t i = 0; i < SL_EXPERT_MATRICES; i++)
@@ -467,6 +533,27 @@ static void bind_experts(struct sl_binder *b, const struct sl_layer *in,
             (struct sl_expert_ref){data[0] + e * m[0].stride_bytes, data[1] + e * m[1].stride_bytes,
                                    data[2] + e * m[2].stride_bytes};
     out->experts = b->refs;
+}
+
+/* Resident wherever the routed experts are. */
+static void bind_adjugate(struct sl_binder *b, const struct sl_layer *in,
+                          struct sl_layer_weights *out) {
+    struct sl_weight m[SL_EXPERT_MATRICES];
+    for (uint32_t i = 0; i < SL_EXPERT_MATRICES; i++)
+        m[i] = sl_bind_matrix(b, in->t[SL_L_ADJUGATE_GATE + i]);
+    uint32_t n = sl_experts_adjugate(&in->spec.experts);
+    if (b->status != SL_OK || !n)
+        return;
+    const void *at[SL_EXPERT_MATRICES];
+    for (uint32_t e = 0; e < n; e++) {
+        for (uint32_t i = 0; i < SL_EXPERT_MATRICES; i++)
+            at[i] = (const char *)m[i].data + e * (in->t[SL_L_ADJUGATE_GATE + i]->size_bytes / n);
+        b->adjugate[e] = (struct sl_expert_ref){at[0], at[1], at[2]};
+    }
+    out->adjugate_gate = m[0].dtype;
+    out->adjugate_up = m[1].dtype;
+    out->adjugate_down = m[2].dtype;
+    out->adjugate = b->adjugate;
 }
 
 static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out) {
@@ -491,6 +578,7 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->latent_down = sl_bind_matrix(b, in->t[SL_L_EXPERTS_LATENT_DOWN]);
     out->latent_up = sl_bind_matrix(b, in->t[SL_L_EXPERTS_LATENT_UP]);
     bind_experts(b, in, out);
+    bind_adjugate(b, in, out);
 }
 
 const struct sl_ffn sl_ffn_experts = {

@@ -27,47 +27,47 @@ void sl_forward_drop_graphs(struct sl_forward *f) {
     }
 }
 
-/* The layer at or after this one whose router the host must hear, or n_layer. */
+/* The layer at or after this one whose router the host must hear, or their number. */
 static uint32_t next_cut(const struct sl_forward *f, uint32_t layer) {
-    while (layer < f->hp->n_layer && !f->layers[layer].ffn->routed)
+    while (layer < sl_answer_layers(f->hp) && !f->layers[layer].ffn->routed)
         layer++;
     return layer;
 }
 
 /* The ops from the experts' sum of the layer before `from` up to the router of layer `to`; from 0
- * begins the step, to n_layer ends it. */
+ * begins the step, to their number ends it. */
 static enum sl_status compute_part(struct sl_forward *f, uint32_t from, uint32_t to,
                                    struct sl_place *where) {
     const struct sl_step *s = &f->step;
     struct sl_rows r = {f->a.x, s->n_rows, s->n_decode, NULL, f->row_failed};
-    enum sl_status st;
+    enum sl_status status;
     where->layer = from ? from - 1 : UINT32_MAX;
-    st = from ? sl_forward_join(f, &r, where) : sl_forward_embed(f, where);
-    for (uint32_t i = from; i < f->hp->n_layer && i <= to && st == SL_OK; i++) {
+    status = from ? sl_forward_join(f, &r, where) : sl_forward_embed(f, where);
+    for (uint32_t i = from; i < sl_answer_layers(f->hp) && i <= to && status == SL_OK; i++) {
         where->layer = i;
-        st = sl_forward_mix(f, &r, where);
-        if (st == SL_OK && i < to)
-            st = f->layers[i].ffn->run(f, &r, where);
+        status = sl_forward_mix(f, &r, where);
+        if (status == SL_OK && i < to)
+            status = f->layers[i].ffn->run(f, &r, where);
     }
-    if (st != SL_OK)
-        return st;
-    if (to == f->hp->n_layer) {
+    if (status != SL_OK)
+        return status;
+    if (to == sl_answer_layers(f->hp)) {
         float *logits;
         where->layer = UINT32_MAX;
         if (!f->output.data)
             return sl_forward_sends(f) ? sl_forward_send(f, where) : SL_OK;
         return sl_forward_output(f, r.x, r.n, r.n_decode, &logits, where);
     }
-    st = sl_forward_route(f, &r, where);
-    if (st != SL_OK)
-        return st;
+    status = sl_forward_route(f, &r, where);
+    if (status != SL_OK)
+        return status;
     SL_FORWARD_TRY("copying the experts' rows", sl_forward_send_rows(f, to, &r));
     SL_FORWARD_TRY("reading the router's choice", sl_forward_send_ids(f, to, r.n));
     uint32_t n_predictions = sl_forward_can_predict(f, to, f->prediction);
     for (uint32_t i = 0; i < n_predictions; i++) {
-        st = sl_forward_predict(f, &r, i, where);
-        if (st != SL_OK)
-            return st;
+        status = sl_forward_predict(f, &r, i, where);
+        if (status != SL_OK)
+            return status;
     }
     if (n_predictions)
         SL_FORWARD_TRY("reading the early routers' choice", sl_forward_send_prediction(f, to, r.n));
@@ -92,25 +92,25 @@ static enum sl_status run_part(struct sl_forward *f, bool whole, uint32_t from, 
         goto enqueue;
     where->give_up = NULL; /* a part of a part is no graph */
     SL_FORWARD_TRY("recording the step", sl_device_record(f->dev));
-    enum sl_status st =
+    enum sl_status status =
         whole ? sl_forward_compute(f, &logits, where) : compute_part(f, from, to, where);
-    enum sl_status end = sl_device_recorded(f->dev, st == SL_OK ? graph : NULL);
+    enum sl_status end = sl_device_recorded(f->dev, status == SL_OK ? graph : NULL);
     where->give_up = give_up;
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     if (end == SL_ERR_DEVICE_OOM || end == SL_ERR_UNSUPPORTED || end == SL_ERR_NOMEM) {
         sl_warn("%s keeps no graphs of steps (%s): decoding will be slower", f->dev->caps.name,
                 sl_status_text(end));
         f->no_graphs = true;
     } else {
         SL_FORWARD_TRY("recording the step", end);
-        if (to == f->hp->n_layer)
+        if (to == sl_answer_layers(f->hp))
             log_recorded(f);
     }
 enqueue:
     if (!*graph) {
-        st = whole ? sl_forward_compute(f, &logits, where) : compute_part(f, from, to, where);
-        return st;
+        status = whole ? sl_forward_compute(f, &logits, where) : compute_part(f, from, to, where);
+        return status;
     }
     SL_FORWARD_TRY("the step", sl_device_replay(f->dev, *graph));
     return SL_OK;
@@ -152,13 +152,13 @@ static void expect(struct sl_forward *f, uint32_t layer) {
 
 enum sl_status sl_forward_replay(struct sl_forward *f, float **out_logits, struct sl_place *where) {
     struct sl_step *s = &f->step;
-    uint32_t n_layer = f->hp->n_layer;
+    uint32_t n_layer = sl_answer_layers(f->hp);
     struct sl_rows r = {f->a.x, s->n_rows, s->n_decode, NULL, f->row_failed};
     uint64_t begun = sl_now_ns();
-    enum sl_status st = prepare(f, where);
+    enum sl_status status = prepare(f, where);
     *out_logits = f->a.logits;
-    if (st != SL_OK || f->resident)
-        return st != SL_OK ? st : run_part(f, true, 0, n_layer, where);
+    if (status != SL_OK || f->resident)
+        return status != SL_OK ? status : run_part(f, true, 0, n_layer, where);
     for (uint32_t from = 0, to;; from = to + 1) {
         to = next_cut(f, from);
         if (where->give_up && where->give_up->asked(where->give_up)) {
@@ -169,22 +169,22 @@ enum sl_status sl_forward_replay(struct sl_forward *f, float **out_logits, struc
         uint64_t start = sl_timeline_now(f->timeline);
         if (to < n_layer)
             expect(f, to);
-        st = run_part(f, false, from, to, where);
-        if (st == SL_OK && from && f->prediction)
+        status = run_part(f, false, from, to, where);
+        if (status == SL_OK && from && f->prediction)
             sl_forward_follow_prediction(f, from - 1, s->n_rows);
-        if (st == SL_OK && to == n_layer && f->host_x && !s->n_failed &&
+        if (status == SL_OK && to == n_layer && f->host_x && !s->n_failed &&
             s->n_rows <= f->plan->lane_rows)
             sl_fetch_lane_stepped(f->fetch, s->n_rows, sl_now_ns() - begun);
-        if (st != SL_OK || to == n_layer)
-            return st;
+        if (status != SL_OK || to == n_layer)
+            return status;
         sl_fetch_poll(f->fetch);
         const uint32_t *chosen;
         where->layer = to;
         SL_FORWARD_TRY("reading the router's choice",
                        sl_forward_await_ids(f, to, s->n_rows, &chosen));
-        st = sl_forward_fetch(f, &r, chosen, false, where);
-        if (st != SL_OK)
-            return st;
+        status = sl_forward_fetch(f, &r, chosen, false, where);
+        if (status != SL_OK)
+            return status;
         sl_forward_count_routes(f, to, s->n_rows, NULL, chosen);
         sl_timeline_since(f->timeline, "layer", start, {"layer", f->hp->first_layer + to});
         if (s->n_failed == s->n_rows) { /* nothing is left that anybody could use */

@@ -27,7 +27,7 @@ struct sl_layer_weights {
     struct sl_weight q_a, kv_a, k_b, v_b; /* latent attention */
     const float *q_a_norm, *kv_a_norm;
     struct sl_weight index_q, index_k, index_w; /* its indexer */
-    const float *index_norm, *index_bias;
+    const float *index_norm, *index_bias, *index_q_norm;
     const float *q_bias, *k_bias, *v_bias, *out_bias;
     const float *q_norm, *k_norm, *sinks;
     struct sl_weight gate, up, down; /* dense FFN */
@@ -38,10 +38,12 @@ struct sl_layer_weights {
     const struct sl_expert_ref *experts; /* [n_expert], host memory; NULL: they are streamed */
     uint32_t routed_layer;               /* SL_NO_ROUTED_LAYER: a dense FFN */
     uint64_t expert_bytes;
-    bool lane;                                  /* the host's lane may compute its experts */
+    bool lane;                                  /* the CPU lane may compute its experts */
     const float *lane_bias[SL_EXPERT_MATRICES]; /* in host memory; NULL: none */
     struct sl_weight shared_gate, shared_up, shared_down, shared_router;
     struct sl_weight latent_down, latent_up; /* experts' rows */
+    const struct sl_expert_ref *adjugate;    /* [n], host memory; NULL: none */
+    enum sl_dtype adjugate_gate, adjugate_up, adjugate_down;
     const float *attn_post_norm, *ffn_post_norm, *shared_post_norm, *experts_post_norm;
     const float *experts_norm, *router_norm; /* of their inputs, where not ffn_norm */
     const float *expert_scale;               /* [n_expert] */
@@ -49,35 +51,46 @@ struct sl_layer_weights {
     struct sl_weight attn_gate;              /* of what attention gives */
     struct sl_weight embd_gate, embd_proj;   /* where layers have embeddings */
     const float *embd_norm;
+    /* Of a layer that guesses ahead: its embedding and output matrix, or the model's. */
+    struct sl_weight draft_join, draft_embd, draft_output;
+    const float *draft_embd_norm, *draft_state_norm, *draft_norm;
 };
 
 /* Device buffers, f32 unless said otherwise. B = batch rows, L = logit rows. */
 struct sl_activations {
     float *x;        /* [B, n_embd] residual stream */
     float *sent;     /* [micro-batches, B, n_embd] what a slice without output gave, step by step */
-    float *received; /* [micro-batches, SL_FORWARD_HANDED, n_embd] what the slice before sends */
-    uint32_t *raised;  /* [micro-batches] the last sequence number received: sl_op_receive */
-    float *h;          /* [B, n_embd] normed input of a block */
-    float *layer_embd; /* [B, n_layer, n_embd_layer] */
-    float *layer_made; /* the same, while they are made */
-    float *early_h;    /* the same of experts.early; nothing where no layer has it */
-    float *latent;     /* [B, experts.n_latent] what experts read, then their sum */
+    float *received; /* [micro-batches, SL_FORWARD_MAX_SENT, n_embd] what the slice before sends */
+    uint32_t *raised; /* [micro-batches] the last sequence number received: sl_op_receive */
+    float *h;         /* [B, n_embd] normed input of a block */
+    uint8_t *table_rows[SL_TABLES]; /* [B, row's bytes] of streamed tables, the step's */
+    uint32_t *table_ids;            /* [B] which of them: 0, 1, ... */
+    float *layer_embd;              /* [B, n_layer, n_embd_layer] */
+    float *layer_made;              /* the same, while they are made */
+    float *early_h;                 /* the same of experts.early; nothing where no layer has it */
+    float *latent;                  /* [B, experts.n_latent] what experts read, then their sum */
     /* [B, widths that suit every layer: struct sl_layer_needs] */
     float *joint; /* products that belong together: heads' queries and gates; what a delta net's
                      convolution reads; queries of latents */
     float *q, *k, *v;
     float *mixed; /* what a mixer gives before its output matrix */
     float *gate, *up;
-    float *shared_y;      /* [B, n_embd] */
-    float *shared_weight; /* [B] */
-    float *router;        /* [B, n_expert] */
-    float *weights;       /* [B, k] */
-    float *next_h;        /* [A, n_embd] input of the next layer's router, run early, of A rows */
-    float *next_router;   /* [A, n_expert] */
-    float *next_weights;  /* [A, k] */
-    float *pair_y;        /* [B * k, n_embd] */
-    float *out_x;         /* [L, n_embd] the rows that go on to the logits */
-    float *out_mixed;     /* [L, as mixed] */
+    float *shared_y;         /* [B, n_embd] */
+    float *shared_weight;    /* [B] */
+    float *router;           /* [B, n_expert] */
+    float *weights;          /* [B, k] */
+    float *adjugate_weights; /* [B, k], where a layer has such experts; and */
+    uint32_t *adjugate_ids;
+    float *next_h;       /* [A, n_embd] input of the next layer's router, run early, of A rows */
+    float *next_router;  /* [A, n_expert] */
+    float *next_weights; /* [A, k] */
+    float *pair_y;       /* [B * k, n_embd] */
+    float *out_x;        /* [L, n_embd] the rows that go on to the logits */
+    float *out_mixed;    /* [L, as mixed] */
+    /* Of layers that guess ahead; nothing where there are none. */
+    float *draft_states;  /* [B + 1, n_embd] normed states of rows; the last is 0 */
+    float *draft_in;      /* [B, 2 n_embd] a token's embedding, then the state before it, normed */
+    uint32_t *draft_from; /* [B] which state */
     float *blocks; /* 3 x [L, blocks of n_vocab], where logits are read back: of n rows, right
                       before these, the blocks' maxima, before them where they are, and before
                       that their sums, so that one copy brings what is needed */
@@ -87,11 +100,12 @@ struct sl_activations {
     /* [B, k]; where results are read back [n_layer, rows of the step, k]. */
     uint32_t *expert_ids;
     uint32_t *chosen; /* [B, positions] what the last indexer chose, of the largest of them */
-    struct sl_expert_ref *refs; /* [n_layer, n_expert], only where results are read back */
-    uint32_t *next_ids;         /* [SL_FETCH_PREDICTIONS] x [rows, k] */
-    uint32_t *tables;           /* of a step: sl_forward_table_rows(), L */
-    uint32_t *page_table;       /* [parallel, session_pages] */
-    uint32_t *tail_table;       /* the same, of tail pages; nothing where there are none */
+    struct sl_expert_ref *refs; /* [n_layer, n_expert], only where results are read back; and */
+    struct sl_expert_ref *adjugate_refs; /* those of struct sl_forward */
+    uint32_t *next_ids;                  /* [SL_FETCH_PREDICTIONS] x [rows, k] */
+    uint32_t *tables;                    /* of a step: sl_forward_table_rows(), L */
+    uint32_t *page_table;                /* [parallel, session_pages] */
+    uint32_t *tail_table;                /* the same, of tail pages; nothing where there are none */
 };
 
 /* Blocks of n rows of logits. */
@@ -102,7 +116,7 @@ static inline size_t sl_forward_blocks(const struct sl_hparams *hp, uint32_t n) 
 /* Generated rows of a step at most that is kept as a graph. */
 #define SL_FORWARD_GRAPHS 64u
 /* ... and whose rows are handed on by ops. */
-#define SL_FORWARD_HANDED 16u
+#define SL_FORWARD_MAX_SENT 16u
 
 /* Rows that the device's tables have room for in a step of n: as many in all that are graphs, which
  * have the tables' addresses. */
@@ -119,10 +133,15 @@ struct sl_forward {
     struct sl_timeline *timeline;            /* NULL: no trace */
     struct sl_fetch *fetch;                  /* NULL: all experts are resident */
     struct sl_expert_ref *refs;              /* all layers' resident experts */
+    struct sl_expert_ref *adjugate_refs;     /* all layers' adjugate ones; NULL: none */
     struct sl_weight embd, output;           /* without data in a slice that lacks them */
     struct sl_weight layer_embd, layer_proj; /* where layers have embeddings */
     const float *layer_proj_norm;
     const float *output_norm, *output_norm_bias, *output_bias;
+    struct sl_table_store *table_store; /* NULL: none is streamed */
+    /* Where their rows arrive, [B, row's bytes]: a.table_rows where the host reaches that. */
+    uint8_t *arriving[SL_TABLES];
+    uint8_t *arriving_own;            /* memory of these, where it does not */
     struct sl_route_recorder *routes; /* NULL = none */
     struct sl_buffer *arena;          /* all that is in a */
     size_t arena_bytes;
@@ -144,12 +163,13 @@ struct sl_forward {
     uint32_t *host_ids;       /* [n_layer, B, k], as expert_ids */
     uint32_t *host_prediction; /* [n_layer, SL_FETCH_PREDICTIONS, A, k] what early routers chose in
                                   each */
-    /* For experts that the host computes beside the device (engine/experts/host_lane.h); NULL: it
+    /* For experts that the host computes beside the device (engine/lane/cpu_lane.h); NULL: it
      * computes none. */
     float *host_x;      /* [SL_LANE_ROWS, n_embd] a layer's rows as its experts read them */
     void *lane_biases;  /* of all layers */
     float *host_pair_y; /* [SL_LANE_ROWS * k, n_embd] */
     float *host_sent;   /* as sent, if the next slice reads it from host memory; else NULL */
+    float *host_come;   /* likewise, what the slice before sends from another process; else NULL */
     _Atomic uint32_t *host_released; /* [micro-batches] sequence numbers that will not arrive */
     const uint32_t *released;        /* the same as the device sees it */
     struct sl_forward *next;         /* the slice that it hands rows to by ops; NULL: it does not */
@@ -160,14 +180,16 @@ struct sl_forward {
     uint32_t refs_version; /* of the tiers, when a.refs was written; 0: never */
     /* Of steps of [i + 1] generated rows: [n_layer + 1] parts, each up to where the host must know
      * what a router chose; where all experts are resident, one whole. NULL: none yet. */
-    struct sl_graph **graphs[2][SL_FORWARD_GRAPHS];   /* [1]: whose rows come to the host's lane */
+    struct sl_graph **graphs[2][SL_FORWARD_GRAPHS];   /* [1]: whose rows come to the CPU lane */
     bool graphs_whole;                                /* of which kind they are */
     uint32_t graphs_prediction[2][SL_FORWARD_GRAPHS]; /* ... and, by rows, with how many early
                                                          routers */
-    uint32_t prediction; /* routers that each of the step's parts runs early */
-    uint32_t predicted;  /* the layer whose predictions have been followed */
-    bool no_graphs;      /* the device has no room for them */
-    bool lane_rests;     /* the step is one that the host's lane takes no part in */
+    uint32_t prediction;  /* routers that each of the step's parts runs early */
+    uint32_t predicted;   /* the layer whose predictions have been followed */
+    bool no_graphs;       /* the device has no room for them */
+    bool lane_rests;      /* the step is one that the CPU lane takes no part in */
+    uint32_t *draft_from; /* [B] as it goes to the device; NULL: no layer guesses ahead */
+    uint32_t n_states;    /* rows of the last run that are in a.x */
 };
 
 /* Where in the step an op failed. */
@@ -200,7 +222,7 @@ static inline enum sl_status sl_forward_copy_back(struct sl_forward *f, void *ho
 
 /* Of one micro-batch of what comes from the slice before. */
 static inline uint32_t sl_forward_received_elems(const struct sl_hparams *hp) {
-    return SL_FORWARD_HANDED * hp->n_embd;
+    return SL_FORWARD_MAX_SENT * hp->n_embd;
 }
 
 /* Where the experts of a layer find their rows. */
@@ -215,15 +237,34 @@ static inline bool sl_forward_is_few(const struct sl_step *s, uint32_t most) {
 }
 
 /* In the last layer of the model only the rows that go on to the logits pass the attention output
- * and the FFN. Is this layer cut so? */
+ * and the FFN; unless it has a layer that guesses ahead, which reads all of them. Is this layer cut
+ * so? */
 static inline bool sl_forward_cuts(const struct sl_forward *f, uint32_t layer) {
     const struct sl_step *s = &f->step;
-    return f->output.data && layer + 1 == f->hp->n_layer && !s->keep_all && s->n_out < s->n_rows;
+    return f->output.data && layer + 1 == f->hp->n_layer && !f->hp->n_draft && !s->keep_all &&
+           s->n_out < s->n_rows;
 }
 
-enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum sl_status st);
+enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum sl_status status);
 /* In a function with `where`: returns the op's failure, with its place. */
 #define SL_FORWARD_TRY(op, call) SL_TRY(sl_forward_at(where, op, call))
+
+/* forward_ops.c: what the ops read of f->step. */
+enum sl_status sl_forward_upload_tables(struct sl_forward *f) SL_MUST_CHECK;
+/* forward_tables.c: binds streamed tables, when the activations are there; asks for the rows of
+ * f->step; waits for them, and counts those that failed. */
+enum sl_status sl_forward_tables_init(struct sl_forward *f, const struct sl_model *model,
+                                      struct sl_err *err) SL_MUST_CHECK;
+enum sl_status sl_forward_ask_tables(struct sl_forward *f,
+                                     const struct sl_place *where) SL_MUST_CHECK;
+enum sl_status sl_forward_take_tables(struct sl_forward *f,
+                                      const struct sl_place *where) SL_MUST_CHECK;
+/* Which rows of a table the step's tokens have. */
+static inline const uint32_t *sl_forward_rows_of(const struct sl_forward *f, enum sl_table_id id) {
+    return f->plan->tables >> id & 1 ? f->a.table_ids : f->on_device.ids;
+}
+/* forward_draft.c: when the activations are there. */
+enum sl_status sl_forward_draft_init(struct sl_forward *f, struct sl_err *err) SL_MUST_CHECK;
 
 /* forward_send.c: rows from slice to slice. Resets the sequence numbers. */
 enum sl_status sl_forward_init_seqno(struct sl_forward *f, struct sl_err *err) SL_MUST_CHECK;
@@ -253,8 +294,8 @@ enum sl_status sl_forward_add_normed(struct sl_forward *f, const struct sl_rows 
 enum sl_status sl_forward_end_layer(struct sl_forward *f, const struct sl_rows *r,
                                     const struct sl_place *where) SL_MUST_CHECK;
 /* Does the feed-forward part go to h and through a norm before it is added? */
-static inline bool sl_forward_is_apart(const struct sl_layer_weights *w) {
-    return w->ffn_post_norm || w->shared_post_norm || w->experts_post_norm ||
+static inline bool sl_forward_is_separate(const struct sl_layer_weights *w) {
+    return w->ffn_post_norm || w->shared_post_norm || w->experts_post_norm || w->adjugate ||
            w->spec->experts.sum_scale > 0;
 }
 /* act(gate) * up of n elements, into gate, as dense and shared parts of the layer do it; of those
@@ -263,12 +304,19 @@ enum sl_status sl_forward_glu(struct sl_forward *f, const struct sl_layer_spec *
                               size_t n) SL_MUST_CHECK;
 static inline enum sl_op sl_glu_op(const struct sl_layer_spec *spec) {
     return spec->relu_squared ? SL_OP_relu_squared
+           : spec->clamped    ? SL_OP_clamped_glu
            : spec->gelu       ? SL_OP_gelu_mul
            : spec->limit > 0  ? SL_OP_limited_glu
                               : SL_OP_silu_mul;
 }
 /* Input rows from ids, where the slice has the first layer; what all layers need of positions. */
 enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
+/* Of the latter, the tables of how positions rotate. */
+enum sl_status sl_forward_rope_tables(struct sl_forward *f,
+                                      const struct sl_place *where) SL_MUST_CHECK;
+/* A layer, from r's rows to r's rows. */
+enum sl_status sl_forward_layer(struct sl_forward *f, struct sl_rows *r,
+                                const struct sl_place *where) SL_MUST_CHECK;
 /* The first half of a layer: its mixer, and the FFN's norm. In a layer that is cut r tells which
  * buffer its rows are in; none is left when nobody wants logits. */
 enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
@@ -282,7 +330,17 @@ enum sl_status sl_forward_cut(struct sl_forward *f, struct sl_rows *r, const flo
 enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
                                   struct sl_place *where) SL_MUST_CHECK;
 
-/* forward_output.c: the last norm and the output matrix for n rows [n, n_embd], of which the first
+/* forward_output.c: the last norm and the output matrix, of the model or of a layer that guesses
+ * ahead, as sl_forward_output(). */
+struct sl_head {
+    const float *norm, *norm_bias;
+    struct sl_weight output;
+    const float *bias;
+};
+enum sl_status sl_forward_head(struct sl_forward *f, const struct sl_head *head, const float *x,
+                               uint32_t n, uint32_t n_decode, float **out_logits,
+                               const struct sl_place *where) SL_MUST_CHECK;
+/* The last norm and the output matrix for n rows [n, n_embd], of which the first
  * n_decode are generated ones; on a device whose logits are read back also what the sampler
  * wants to know of their blocks. *out_logits [n, n_vocab]: in the device's memory. */
 enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t n,
@@ -387,8 +445,9 @@ struct sl_binder {
     const struct sl_weights *weights;
     const struct sl_device *dev;
     struct sl_err *err;
-    enum sl_status status;      /* of the first thing that failed */
-    struct sl_expert_ref *refs; /* [n_expert] of the layer; NULL: they are streamed */
+    enum sl_status status;          /* of the first thing that failed */
+    struct sl_expert_ref *refs;     /* [n_expert] of the layer; NULL: they are streamed */
+    struct sl_expert_ref *adjugate; /* of the layer, room for its adjugate experts */
 };
 const void *sl_bind_address(struct sl_binder *b, const struct sl_gguf_tensor *t);
 const float *sl_bind_vector(struct sl_binder *b, const struct sl_gguf_tensor *t);

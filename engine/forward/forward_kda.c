@@ -25,7 +25,7 @@ static enum sl_status product(struct sl_forward *f, const float *x, const struct
 }
 
 /* q, k and v in joint, one behind the other; decays and the output's gate in v; of each head beta
- * in k, behind two low ranks. */
+ * in k, behind two low ranks, if these are the way to decays and gate. */
 static enum sl_status project(struct sl_forward *f, const struct sl_layer_weights *w,
                               const struct sl_place *where) {
     const struct sl_kda_spec *d = &w->spec->kda;
@@ -44,17 +44,22 @@ static enum sl_status project(struct sl_forward *f, const struct sl_layer_weight
                                  .out = {{w->q, NULL, a->joint, false},
                                          {w->k, NULL, part_at(f, a->joint, 1, n), false},
                                          {w->v, NULL, part_at(f, a->joint, 2, n), false}}}));
-    float *decay = a->k, *gate = part_at(f, a->k, 1, d->head_dim);
-    SL_FORWARD_TRY("KDA's gates",
-                   sl_op_matmul(f->dev, &(struct sl_op_matmul){
-                                            .x = a->h,
-                                            .n_tok = s->n_rows,
-                                            .n_decode = s->n_decode,
-                                            .n_w = 3,
-                                            .out = {{w->decay_low, NULL, decay, false},
-                                                    {w->z_low, NULL, gate, false},
-                                                    {w->beta, NULL,
-                                                     part_at(f, a->k, 2, d->head_dim), false}}}));
+    bool low = !d->full;
+    float *decay = low ? a->k : a->v;
+    float *gate = low ? part_at(f, a->k, 1, d->head_dim) : part_at(f, a->v, 1, n);
+    SL_FORWARD_TRY(
+        "KDA's gates",
+        sl_op_matmul(f->dev,
+                     &(struct sl_op_matmul){
+                         .x = a->h,
+                         .n_tok = s->n_rows,
+                         .n_decode = s->n_decode,
+                         .n_w = 3,
+                         .out = {{low ? w->decay_low : w->decay_up, NULL, decay, false},
+                                 {low ? w->z_low : w->z, NULL, gate, false},
+                                 {w->beta, NULL, part_at(f, a->k, 2, d->head_dim), false}}}));
+    if (!low)
+        return SL_OK;
     SL_FORWARD_TRY("KDA's decays", product(f, decay, &w->decay_up, a->v));
     SL_FORWARD_TRY("KDA's gate", product(f, gate, &w->z, part_at(f, a->v, 1, n)));
     return SL_OK;
@@ -113,7 +118,8 @@ static enum sl_status recur(struct sl_forward *f, const struct sl_layer_weights 
                                                    .n_heads = d->n_head,
                                                    .head_dim_k = d->head_dim,
                                                    .head_dim_v = d->head_dim,
-                                                   .scale = 1.0f / sqrtf((float)d->head_dim)}));
+                                                   .scale = 1.0f / sqrtf((float)d->head_dim),
+                                                   .bound = d->bound}));
     SL_FORWARD_TRY("heads' norm", sl_forward_norm(f, a->mixed, w->z_norm, a->mixed,
                                                   s->n_rows * d->n_head, d->head_dim));
     SL_FORWARD_TRY("output gate", sl_op_mul_sigmoid(f->dev, &(struct sl_op_mul_sigmoid){
@@ -129,9 +135,9 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
     const struct sl_layer_weights *w = &f->layers[where->layer];
     const float *mixed = f->a.mixed;
     uint64_t start = sl_timeline_now(f->timeline);
-    enum sl_status st = project(f, w, where);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = project(f, w, where);
+    if (status != SL_OK)
+        return status;
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     SL_TRY(convolve(f, w, where));
@@ -175,13 +181,14 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->conv = sl_bind_vector(b, in->t[SL_L_KDA_CONV_Q]);
     out->conv_k = sl_bind_vector(b, in->t[SL_L_KDA_CONV_K]);
     out->conv_v = sl_bind_vector(b, in->t[SL_L_KDA_CONV_V]);
-    out->decay_low = sl_bind_matrix(b, in->t[SL_L_KDA_DECAY_A]);
-    out->decay_up = sl_bind_matrix(b, in->t[SL_L_KDA_DECAY_B]);
+    bool full = in->spec.kda.full;
+    out->decay_low = sl_bind_matrix(b, full ? NULL : in->t[SL_L_KDA_DECAY_A]);
+    out->decay_up = sl_bind_matrix(b, in->t[full ? SL_L_KDA_DECAY_A : SL_L_KDA_DECAY_B]);
     out->beta = sl_bind_matrix(b, in->t[SL_L_KDA_BETA]);
     out->decay = sl_bind_vector(b, in->t[SL_L_KDA_A]);
     out->dt = sl_bind_vector(b, in->t[SL_L_KDA_DT]);
-    out->z_low = sl_bind_matrix(b, in->t[SL_L_KDA_GATE_A]);
-    out->z = sl_bind_matrix(b, in->t[SL_L_KDA_GATE_B]);
+    out->z_low = sl_bind_matrix(b, full ? NULL : in->t[SL_L_KDA_GATE_A]);
+    out->z = sl_bind_matrix(b, in->t[full ? SL_L_KDA_GATE_A : SL_L_KDA_GATE_B]);
     out->z_norm = sl_bind_vector(b, in->t[SL_L_KDA_NORM]);
     out->out = sl_bind_matrix(b, in->t[SL_L_ATTN_OUT]);
 }
@@ -191,7 +198,10 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                                   SL_L_ATTN_OUT, SL_L_KDA_DECAY_A, SL_L_KDA_DECAY_B,
                                                   SL_L_KDA_BETA, SL_L_KDA_GATE_A,  SL_L_KDA_GATE_B};
     (void)hp;
-    sl_ask_plain(a, SL_OP_channel_delta);
+    sl_ask_op(a, (struct sl_op_need){.op = SL_OP_channel_delta,
+                                     .dtype = SL_DTYPE_COUNT,
+                                     .head_dim_k = layer->spec.kda.head_dim,
+                                     .head_dim_v = layer->spec.kda.head_dim});
     sl_ask_plain(a, SL_OP_conv_silu);
     sl_ask_plain(a, SL_OP_l2_norm);
     sl_ask_plain(a, SL_OP_rms_norm);

@@ -1,8 +1,8 @@
-/* What the host's lane (engine/experts/host_lane.h) needs of the layers: the rows that experts
+/* What the CPU lane (engine/lane/cpu_lane.h) needs of the layers: the rows that experts
  * read, room for their results, and biases, which the device has in its own memory. */
 #include "engine/forward/forward_internal.h"
 
-#include "engine/experts/host_lane.h"
+#include "engine/lane/cpu_lane.h"
 
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ static uint64_t layer_bias_bytes(const struct sl_layer *layer) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < SL_EXPERT_MATRICES; i++)
         bytes += layer->t[bias_roles[i]] ? layer->t[bias_roles[i]]->size_bytes : 0;
-    return layer->spec.ffn == SL_FFN_EXPERTS && !sl_host_lane_refuses(layer) ? bytes : 0;
+    return layer->spec.ffn == SL_FFN_EXPERTS && !sl_lane_refuses(layer) ? bytes : 0;
 }
 
 uint64_t sl_forward_lane_bytes(const struct sl_model *model) {
@@ -46,11 +46,12 @@ enum sl_status sl_forward_lane_init(struct sl_forward *f, const struct sl_model 
     if (!bytes)
         return SL_OK;
     f->lane_biases = malloc(bytes);
-    enum sl_status st =
+    enum sl_status status =
         f->lane_biases ? copy_biases(f, model, weights, f->lane_biases) : SL_ERR_NOMEM;
-    return st == SL_OK ? st
-                       : sl_fail(err, st, "copying %.1f MiB of experts' biases from %s: %s",
-                                 (double)bytes / 0x1p20, f->dev->caps.name, sl_status_text(st));
+    return status == SL_OK
+               ? status
+               : sl_fail(err, status, "copying %.1f MiB of experts' biases from %s: %s",
+                         (double)bytes / 0x1p20, f->dev->caps.name, sl_status_text(status));
 }
 
 static bool feeds_lane(const struct sl_forward *f, uint32_t layer, const struct sl_rows *r) {

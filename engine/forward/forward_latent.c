@@ -15,6 +15,11 @@ static struct sl_latent_view latents(const struct sl_forward *f, const struct sl
                                    .page_bytes = part->bytes};
 }
 
+/* Latents of a window may be kept in tail pages. */
+static const uint32_t *page_table(const struct sl_forward *f, uint32_t layer) {
+    return sl_kv_is_tail(f->kv, layer) ? f->a.tail_table : f->a.page_table;
+}
+
 static enum sl_status rope(struct sl_forward *f, const struct sl_latent_spec *c, float *x,
                            uint32_t n_head, uint32_t head_dim, uint32_t stride) {
     const struct sl_rope_spec *r = &f->hp->rope[c->rope];
@@ -30,6 +35,18 @@ static enum sl_status rope(struct sl_forward *f, const struct sl_latent_spec *c,
                              .style = r->kind == SL_ROPE_KIND_NORM ? SL_ROPE_NORM : SL_ROPE_NEOX});
 }
 
+/* Elements of the gate on a row's output; 0: there is none. */
+static uint32_t gate_width(const struct sl_latent_spec *c) {
+    return c->gate == SL_GATE_HEAD      ? c->n_head
+           : c->gate == SL_GATE_ELEMENT ? c->n_head * c->head_dim_v
+                                        : 0;
+}
+
+/* It is in v, behind the queries' low rank. */
+static float *gate_at(const struct sl_forward *f, const struct sl_latent_spec *c) {
+    return f->a.v + (size_t)f->step.n_rows * c->n_lora_q;
+}
+
 /* What is made of the layer's normed input, and of the queries' low rank. */
 static enum sl_status products(struct sl_forward *f, const struct sl_layer_weights *w,
                                const struct sl_place *where) {
@@ -43,11 +60,22 @@ static enum sl_status products(struct sl_forward *f, const struct sl_layer_weigh
                                  .x = a->h,
                                  .n_tok = s->n_rows,
                                  .n_decode = s->n_decode,
-                                 .n_w = index ? 4 : 2,
+                                 .n_w = index     ? 4
+                                        : c->gate ? 3
+                                                  : 2, /* of both the gate is made below */
                                  .out = {{low ? w->q_a : w->q, NULL, low ? a->v : a->q, false},
                                          {w->kv_a, NULL, a->k, false},
-                                         {w->index_k, NULL, sl_index_key(f), false},
+                                         {index ? w->index_k : w->attn_gate, NULL,
+                                          index ? sl_index_key(f) : gate_at(f, c), false},
                                          {w->index_w, NULL, sl_index_weights(f, c), false}}}));
+    if (index && c->gate)
+        SL_FORWARD_TRY(
+            "gate", sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                             .x = a->h,
+                                             .n_tok = s->n_rows,
+                                             .n_decode = s->n_decode,
+                                             .n_w = 1,
+                                             .out = {{w->attn_gate, NULL, gate_at(f, c), false}}}));
     if (!low)
         return SL_OK;
     SL_FORWARD_TRY("q norm", sl_forward_norm(f, a->v, w->q_a_norm, a->v, s->n_rows, c->n_lora_q));
@@ -83,6 +111,16 @@ static enum sl_status project(struct sl_forward *f, const struct sl_layer_weight
                                                                    .stride_x = row,
                                                                    .stride_y = row,
                                                                    .eps = f->hp->norm_eps}));
+    if (c->k_norm)
+        SL_FORWARD_TRY("k norm",
+                       sl_op_rms_norm(f->dev, &(struct sl_op_rms_norm){.x = a->k + c->n_latent,
+                                                                       .w = w->k_norm,
+                                                                       .y = a->k + c->n_latent,
+                                                                       .n_rows = s->n_rows,
+                                                                       .n = c->n_rot,
+                                                                       .stride_x = row,
+                                                                       .stride_y = row,
+                                                                       .eps = f->hp->norm_eps}));
     if (!c->no_rope) {
         SL_FORWARD_TRY("rope", rope(f, c, a->q + c->n_nope, c->n_head, head, c->n_head * head));
         SL_FORWARD_TRY("rope", rope(f, c, a->k + c->n_latent, 1, c->n_rot, row));
@@ -95,12 +133,15 @@ static enum sl_status project(struct sl_forward *f, const struct sl_layer_weight
                                                                    .n = c->n_head * head,
                                                                    .span = c->temper_span,
                                                                    .scale = c->temper_scale}));
-    SL_FORWARD_TRY("latent write", sl_op_latent_write(f->dev, &(struct sl_op_latent_write){
-                                                                  .kv = latents(f, c, where->layer),
-                                                                  .x = a->k,
-                                                                  .slot = f->on_device.slot,
-                                                                  .n_tok = s->n_rows,
-                                                                  .stride = row}));
+    SL_FORWARD_TRY("latent write",
+                   sl_op_latent_write(f->dev, &(struct sl_op_latent_write){
+                                                  .kv = latents(f, c, where->layer),
+                                                  .x = a->k,
+                                                  .slot = sl_kv_is_tail(f->kv, where->layer)
+                                                              ? f->on_device.tail_slot
+                                                              : f->on_device.slot,
+                                                  .n_tok = s->n_rows,
+                                                  .stride = row}));
     return SL_OK;
 }
 
@@ -133,18 +174,19 @@ static enum sl_status attend_latents(struct sl_forward *f, const struct sl_laten
         return SL_OK;
     }
     SL_FORWARD_TRY("latent attention",
-                   sl_op_latent_attention(
-                       f->dev, &(struct sl_op_latent_attention){.kv = latents(f, c, where->layer),
-                                                                .q = a->joint,
-                                                                .y = a->q,
-                                                                .page_table = a->page_table,
-                                                                .row_seq = f->on_device.row_seq,
-                                                                .row_len = f->on_device.row_len,
-                                                                .n_tok = s->n_rows,
-                                                                .n_decode = s->n_decode,
-                                                                .n_heads = c->n_head,
-                                                                .max_pages = f->plan->session_pages,
-                                                                .scale = c->scale}));
+                   sl_op_latent_attention(f->dev, &(struct sl_op_latent_attention){
+                                                      .kv = latents(f, c, where->layer),
+                                                      .q = a->joint,
+                                                      .y = a->q,
+                                                      .page_table = page_table(f, where->layer),
+                                                      .row_seq = f->on_device.row_seq,
+                                                      .row_len = f->on_device.row_len,
+                                                      .n_tok = s->n_rows,
+                                                      .n_decode = s->n_decode,
+                                                      .n_heads = c->n_head,
+                                                      .max_pages = f->plan->session_pages,
+                                                      .scale = c->scale,
+                                                      .window = c->window}));
     return SL_OK;
 }
 
@@ -192,6 +234,15 @@ static enum sl_status attend(struct sl_forward *f, const struct sl_layer_weights
                               .n_out = c->head_dim_v,
                               .stride_x = c->n_latent,
                               .stride_y = c->head_dim_v}));
+    if (c->gate)
+        SL_FORWARD_TRY("attention gate",
+                       sl_op_gate_heads(f->dev, &(struct sl_op_gate_heads){
+                                                    .gate = gate_at(f, c),
+                                                    .y = a->mixed,
+                                                    .n_tok = s->n_rows,
+                                                    .n_heads = c->n_head,
+                                                    .n = c->head_dim_v,
+                                                    .per_head = c->gate == SL_GATE_HEAD}));
     return SL_OK;
 }
 
@@ -201,9 +252,9 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
     const struct sl_step *s = &f->step;
     const float *mixed = f->a.mixed;
     uint64_t start = sl_timeline_now(f->timeline);
-    enum sl_status st = project(f, w, where);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = project(f, w, where);
+    if (status != SL_OK)
+        return status;
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     bool cut = sl_forward_cuts(f, where->layer);
@@ -211,15 +262,15 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         r->n = 0;
         return SL_OK;
     }
-    st = attend(f, w, where);
-    if (st != SL_OK)
-        return st;
+    status = attend(f, w, where);
+    if (status != SL_OK)
+        return status;
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     if (cut)
-        st = sl_forward_cut(f, r, &mixed, c->n_head * c->head_dim_v, where);
-    if (st != SL_OK)
-        return st;
+        status = sl_forward_cut(f, r, &mixed, c->n_head * c->head_dim_v, where);
+    if (status != SL_OK)
+        return status;
     SL_FORWARD_TRY("attention out", sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                                              .x = mixed,
                                                              .n_tok = r->n,
@@ -237,7 +288,7 @@ static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
     sl_raise(&needs->q, c->n_head * (c->n_nope + c->n_rot));
     sl_raise(&needs->q, c->n_head * c->n_latent);
     sl_raise(&needs->k, c->n_latent + c->n_rot);
-    sl_raise(&needs->v, c->n_lora_q);
+    sl_raise(&needs->v, c->n_lora_q + gate_width(c));
     sl_raise(&needs->joint, c->n_head * (c->n_latent + c->n_rot));
     sl_raise(&needs->mixed, c->n_head * c->head_dim_v);
     sl_raise(&needs->n_in, c->n_lora_q);
@@ -260,13 +311,15 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->kv_a_norm = sl_bind_vector(b, in->t[SL_L_LATENT_KV_A_NORM]);
     out->k_b = sl_bind_matrix(b, both ? both : in->t[SL_L_LATENT_K_B]);
     out->v_b = sl_bind_matrix(b, both ? both : in->t[SL_L_LATENT_V_B]);
+    out->attn_gate = sl_bind_matrix(b, in->t[SL_L_ATTN_GATE]);
+    out->k_norm = sl_bind_vector(b, in->t[SL_L_ATTN_K_NORM]);
     out->out = sl_bind_matrix(b, in->t[SL_L_ATTN_OUT]);
     sl_index_bind(b, in, out);
 }
 
 static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer) {
-    static const enum sl_layer_role matrices[] = {SL_L_LATENT_Q_A, SL_L_LATENT_Q_B, SL_L_ATTN_Q,
-                                                  SL_L_LATENT_KV_A, SL_L_ATTN_OUT};
+    static const enum sl_layer_role matrices[] = {SL_L_LATENT_Q_A,  SL_L_LATENT_Q_B, SL_L_ATTN_Q,
+                                                  SL_L_LATENT_KV_A, SL_L_ATTN_GATE,  SL_L_ATTN_OUT};
     static const enum sl_layer_role of_heads[] = {SL_L_LATENT_K_B, SL_L_LATENT_V_B,
                                                   SL_L_LATENT_KV_B};
     const struct sl_latent_spec *c = &layer->spec.latent;
@@ -277,12 +330,15 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
         sl_ask_op(a, (struct sl_op_need){.op = on_latents[i],
                                          .dtype = sl_asker_kv(a),
                                          .head_dim_k = c->n_latent + c->n_rot,
-                                         .head_dim_v = c->n_latent});
+                                         .head_dim_v = c->n_latent,
+                                         .window = c->window != 0});
     for (uint32_t i = 0; i < sizeof of_heads / sizeof of_heads[0]; i++)
         sl_ask_weight(a, SL_OP_head_matmul, layer->t[of_heads[i]]);
     sl_ask_plain(a, SL_OP_rms_norm);
     if (c->temper_span)
         sl_ask_plain(a, SL_OP_temper);
+    if (c->gate)
+        sl_ask_plain(a, SL_OP_gate_heads);
     sl_ask_plain(a, SL_OP_rope_table);
     if (!c->no_rope)
         sl_ask_plain(a, SL_OP_rope);
@@ -297,7 +353,8 @@ static struct sl_seq_store keeps(const struct sl_layer_spec *spec, enum sl_dtype
         .name = "latents",
         .n_parts = 1,
         .part_bytes = {SL_KV_PAGE_TOKENS * sl_dtype_row_bytes(kv_dtype, c->n_latent + c->n_rot)},
-        .reach = SL_SEQ_ALL,
+        .kv_elems = {c->n_latent, c->n_rot},
+        .reach = c->window ? c->window - 1 : SL_SEQ_ALL,
         .repeatable = true};
 }
 

@@ -31,9 +31,9 @@ enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
     const struct sl_layer_weights *w = &f->layers[where->layer];
     sl_forward_section(f, where->layer, true);
     show_rows(f, where->layer);
-    enum sl_status st = w->mixer->run(f, r, where);
-    if (st != SL_OK || !r->n)
-        return st;
+    enum sl_status status = w->mixer->run(f, r, where);
+    if (status != SL_OK || !r->n)
+        return status;
     if (w->spec->parallel || w->spec->ffn == SL_FFN_NONE)
         return SL_OK; /* it is in h; nobody reads it */
     SL_FORWARD_TRY("FFN norm",
@@ -41,10 +41,10 @@ enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
     return SL_OK;
 }
 
-static enum sl_status run_layer(struct sl_forward *f, struct sl_rows *r,
+enum sl_status sl_forward_layer(struct sl_forward *f, struct sl_rows *r,
                                 const struct sl_place *where) {
-    enum sl_status st = sl_forward_mix(f, r, where);
-    return st != SL_OK || !r->n ? st : f->layers[where->layer].ffn->run(f, r, where);
+    enum sl_status status = sl_forward_mix(f, r, where);
+    return status != SL_OK || !r->n ? status : f->layers[where->layer].ffn->run(f, r, where);
 }
 
 /* Of all layers the embeddings of the step's tokens: each one's own and what a matrix makes of its
@@ -54,7 +54,7 @@ static enum sl_status embed_layers(struct sl_forward *f, const struct sl_place *
     struct sl_activations *a = &f->a;
     uint32_t n_rows = f->step.n_rows, n = hp->n_embd_layer, n_all = n * hp->n_layer;
     struct sl_op_embed own = {.w = f->layer_embd,
-                              .ids = f->on_device.ids,
+                              .ids = sl_forward_rows_of(f, SL_TABLE_LAYERS),
                               .y = a->layer_embd,
                               .n_tok = n_rows,
                               .scale = sqrtf((float)n)};
@@ -92,24 +92,31 @@ enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *whe
     const struct sl_step *s = &f->step;
     sl_device_section(f->dev, "input", true);
     if (f->embd.data)
-        SL_FORWARD_TRY("embedding",
-                       sl_op_embed(f->dev, &(struct sl_op_embed){.w = f->embd,
-                                                                 .ids = f->on_device.ids,
-                                                                 .y = a->x,
-                                                                 .n_tok = s->n_rows,
-                                                                 .scale = hp->embd_scale}));
-    enum sl_status st = hp->n_embd_layer ? embed_layers(f, where) : SL_OK;
-    if (st != SL_OK)
-        return st;
+        SL_FORWARD_TRY(
+            "embedding",
+            sl_op_embed(f->dev, &(struct sl_op_embed){.w = f->embd,
+                                                      .ids = sl_forward_rows_of(f, SL_TABLE_TOKENS),
+                                                      .y = a->x,
+                                                      .n_tok = s->n_rows,
+                                                      .scale = hp->embd_scale}));
+    enum sl_status status = hp->n_embd_layer ? embed_layers(f, where) : SL_OK;
+    if (status == SL_OK)
+        status = sl_forward_rope_tables(f, where);
+    return status == SL_OK && s->received ? sl_forward_receive(f, where) : status;
+}
+
+enum sl_status sl_forward_rope_tables(struct sl_forward *f, const struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    struct sl_activations *a = &f->a;
     for (uint32_t i = 0; i < hp->n_rope; i++)
         SL_FORWARD_TRY("rope table", sl_op_rope_table(f->dev, &(struct sl_op_rope_table){
                                                                   .pos = f->on_device.pos,
                                                                   .inv_freq = a->inv_freq[i],
                                                                   .table = a->rope_table[i],
-                                                                  .n_tok = s->n_rows,
+                                                                  .n_tok = f->step.n_rows,
                                                                   .n_freq = hp->rope[i].n_rot / 2,
                                                                   .mscale = f->rope_mscale[i]}));
-    return s->received ? sl_forward_receive(f, where) : SL_OK;
+    return SL_OK;
 }
 
 enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
@@ -118,21 +125,21 @@ enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
     struct sl_step *s = &f->step;
     const struct sl_abort *give_up = where->give_up;
     *out_logits = NULL;
-    enum sl_status st = sl_forward_embed(f, where);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_forward_embed(f, where);
+    if (status != SL_OK)
+        return status;
     struct sl_rows r = {f->a.x, s->n_rows, s->n_decode, NULL, f->row_failed};
-    for (uint32_t i = 0; i < hp->n_layer; i++) {
+    for (uint32_t i = 0; i < sl_answer_layers(hp); i++) {
         if (give_up && give_up->asked(give_up)) {
             SL_FORWARD_TRY("canceled step", sl_device_sync(f->dev));
             return sl_fail(where->err, SL_ERR_CANCELED, "canceled");
         }
         where->layer = i;
         uint64_t start = sl_timeline_now(f->timeline);
-        st = run_layer(f, &r, where);
+        status = sl_forward_layer(f, &r, where);
         sl_timeline_since(f->timeline, "layer", start, {"layer", hp->first_layer + i});
-        if (st != SL_OK)
-            return st;
+        if (status != SL_OK)
+            return status;
         if (s->n_failed == s->n_rows)
             break; /* nothing is left that anybody could use */
     }
@@ -141,5 +148,10 @@ enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
         return sl_forward_send(f, where);
     if (!f->output.data || s->keep_all || !s->n_out || s->n_failed == s->n_rows)
         return SL_OK;
+    if (hp->n_draft && s->n_out < s->n_rows) {
+        status = sl_forward_cut(f, &r, NULL, 0, where);
+        if (status != SL_OK)
+            return status;
+    }
     return sl_forward_output(f, r.x, r.n, r.n_decode, out_logits, where);
 }

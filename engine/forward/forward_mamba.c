@@ -112,9 +112,9 @@ static enum sl_status out(struct sl_forward *f, const struct sl_rows *r, const f
 static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct sl_place *where) {
     const struct sl_layer_weights *w = &f->layers[where->layer];
     uint64_t start = sl_timeline_now(f->timeline);
-    enum sl_status st = scan(f, w, where);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = scan(f, w, where);
+    if (status != SL_OK)
+        return status;
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     bool cut = sl_forward_cuts(f, where->layer);
@@ -122,14 +122,14 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         r->n = 0;
         return SL_OK;
     }
-    st = gate(f, w, where);
+    status = gate(f, w, where);
     const float *mixed = f->a.v;
-    if (st == SL_OK && cut)
-        st = sl_forward_cut(f, r, &mixed, inner(&w->spec->mamba), where);
-    if (st == SL_OK)
-        st = out(f, r, mixed, where);
-    if (st != SL_OK)
-        return st;
+    if (status == SL_OK && cut)
+        status = sl_forward_cut(f, r, &mixed, inner(&w->spec->mamba), where);
+    if (status == SL_OK)
+        status = out(f, r, mixed, where);
+    if (status != SL_OK)
+        return status;
     sl_timeline_since(f->timeline, "Mamba", start, {"rows", f->step.n_rows});
     return SL_OK;
 }
@@ -165,7 +165,10 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
 
 static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer) {
     (void)hp;
-    sl_ask_plain(a, SL_OP_state_scan);
+    sl_ask_op(a, (struct sl_op_need){.op = SL_OP_state_scan,
+                                     .dtype = SL_DTYPE_COUNT,
+                                     .head_dim_k = layer->spec.mamba.n_state,
+                                     .head_dim_v = layer->spec.mamba.head_dim});
     sl_ask_plain(a, SL_OP_conv_silu);
     sl_ask_plain(a, SL_OP_rms_norm);
     sl_ask_plain(a, SL_OP_silu_mul);

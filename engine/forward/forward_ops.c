@@ -4,13 +4,13 @@
 
 #include <stdio.h>
 
-enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum sl_status st) {
-    if (st == SL_OK)
+enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum sl_status status) {
+    if (status == SL_OK)
         return SL_OK;
     if (where->layer == UINT32_MAX)
-        return sl_fail(where->err, st, "%s: %s", op, sl_status_text(st));
-    return sl_fail(where->err, st, "layer %u, %s: %s", where->first_layer + where->layer, op,
-                   sl_status_text(st));
+        return sl_fail(where->err, status, "%s: %s", op, sl_status_text(status));
+    return sl_fail(where->err, status, "layer %u, %s: %s", where->first_layer + where->layer, op,
+                   sl_status_text(status));
 }
 
 enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
@@ -82,9 +82,9 @@ static enum sl_status add_embedding(struct sl_forward *f, const struct sl_rows *
 enum sl_status sl_forward_end_layer(struct sl_forward *f, const struct sl_rows *r,
                                     const struct sl_place *where) {
     const float *scale = f->layers[where->layer].scale;
-    enum sl_status st = f->hp->n_embd_layer ? add_embedding(f, r, where) : SL_OK;
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = f->hp->n_embd_layer ? add_embedding(f, r, where) : SL_OK;
+    if (status != SL_OK)
+        return status;
     if (scale)
         SL_FORWARD_TRY("layer scale", sl_op_scale(f->dev, &(struct sl_op_scale){.x = r->x,
                                                                                 .by = scale,
@@ -99,6 +99,8 @@ enum sl_status sl_forward_glu(struct sl_forward *f, const struct sl_layer_spec *
     enum sl_op op = sl_glu_op(spec);
     if (op == SL_OP_relu_squared)
         return sl_op_relu_squared(f->dev, &(struct sl_op_relu_squared){a->gate, n});
+    if (op == SL_OP_clamped_glu)
+        return sl_op_clamped_glu(f->dev, &(struct sl_op_clamped_glu){a->gate, a->up, a->gate, n});
     if (op == SL_OP_limited_glu)
         return sl_op_limited_glu(
             f->dev, &(struct sl_op_limited_glu){a->gate, a->up, a->gate, n, spec->limit});
@@ -154,4 +156,13 @@ struct sl_state_view sl_forward_state(const struct sl_forward *f, const struct s
         .row_len = f->on_device.row_len,
         .max_pages = f->plan->session_pages,
     };
+}
+
+enum sl_status sl_forward_upload_tables(struct sl_forward *f) {
+    const struct sl_step *s = &f->step;
+    uint32_t room = sl_forward_table_rows(s->n_rows);
+    uint32_t n_out = f->output.data && !s->keep_all ? s->n_out : 0;
+    size_t n = sl_step_pack(s, room, n_out, f->tables);
+    f->on_device = sl_step_lay(f->a.tables, room, n_out);
+    return sl_forward_upload(f, f->a.tables, f->tables, n * sizeof *f->tables);
 }

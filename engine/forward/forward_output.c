@@ -16,9 +16,9 @@ static enum sl_status look_at_blocks(struct sl_forward *f, float *logits, uint32
                                                      .n = f->hp->n_vocab});
 }
 
-enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t n,
-                                 uint32_t n_decode, float **out_logits,
-                                 const struct sl_place *where) {
+enum sl_status sl_forward_head(struct sl_forward *f, const struct sl_head *head, const float *x,
+                               uint32_t n, uint32_t n_decode, float **out_logits,
+                               const struct sl_place *where) {
     struct sl_activations *a = &f->a;
     float *logits = a->logits;
     if (!f->plan->reads_back)
@@ -26,15 +26,14 @@ enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t 
     assert(n <= f->plan->n_logit_rows);
     uint64_t start = sl_timeline_now(f->timeline);
     sl_device_section(f->dev, "output", true);
-    SL_FORWARD_TRY("output norm",
-                   sl_forward_row_norm(f, x, f->output_norm, f->output_norm_bias, a->h, n));
+    SL_FORWARD_TRY("output norm", sl_forward_row_norm(f, x, head->norm, head->norm_bias, a->h, n));
     SL_FORWARD_TRY("output",
                    sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                             .x = a->h,
                                             .n_tok = n,
                                             .n_decode = n_decode,
                                             .n_w = 1,
-                                            .out = {{f->output, f->output_bias, logits, false}}}));
+                                            .out = {{head->output, head->bias, logits, false}}}));
     if (f->hp->logit_softcap > 0 || f->hp->logit_scale != 1)
         SL_FORWARD_TRY("logits' scale",
                        sl_op_scale(f->dev, &(struct sl_op_scale){.x = logits,
@@ -49,19 +48,26 @@ enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t 
     return SL_OK;
 }
 
+enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t n,
+                                 uint32_t n_decode, float **out_logits,
+                                 const struct sl_place *where) {
+    const struct sl_head head = {f->output_norm, f->output_norm_bias, f->output, f->output_bias};
+    return sl_forward_head(f, &head, x, n, n_decode, out_logits, where);
+}
+
 enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t n,
                                  float **out_logits, struct sl_err *err) {
     assert(f->step.keep_all && first + n <= f->step.n_rows && n <= f->plan->n_logit_rows);
     struct sl_place where = {err, UINT32_MAX, f->hp->first_layer, NULL};
     float *logits;
-    enum sl_status st =
+    enum sl_status status =
         sl_forward_output(f, f->a.x + (size_t)first * f->hp->n_embd, n, 0, &logits, &where);
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     struct sl_logits read = {0};
-    st = sl_forward_read_back(f, false, logits, n, &read);
+    status = sl_forward_read_back(f, false, logits, n, &read);
     *out_logits = read.rows;
-    return st == SL_OK ? SL_OK : sl_forward_at(&where, "reading back the logits", st);
+    return status == SL_OK ? SL_OK : sl_forward_at(&where, "reading back the logits", status);
 }
 
 enum sl_status sl_forward_hidden(struct sl_forward *f, uint32_t first, uint32_t n,

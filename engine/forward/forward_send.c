@@ -27,6 +27,17 @@ struct sl_span sl_forward_sent(const struct sl_forward *f, uint32_t micro_batch,
                       rows_bytes(f, n_rows));
 }
 
+float *sl_forward_come_host(const struct sl_forward *f, uint32_t micro_batch) {
+    return f->host_come ? f->host_come + micro_batch * micro_batch_elems(f) : NULL;
+}
+
+enum sl_status sl_forward_copy_in(struct sl_forward *f, uint32_t micro_batch, uint32_t n_rows) {
+    struct sl_span to = sl_forward_x(f, n_rows);
+    return sl_device_copy(
+        f->dev, SL_QUEUE_OPS, to,
+        sl_span_at_host(f->mapped, sl_forward_come_host(f, micro_batch), to.bytes));
+}
+
 enum sl_status sl_forward_copy_out(struct sl_forward *f) {
     uint32_t micro_batch = f->step.micro_batch, n = f->step.n_rows;
     if (f->host_sent)
@@ -50,12 +61,13 @@ enum sl_status sl_forward_init_seqno(struct sl_forward *f, struct sl_err *err) {
     uint32_t none[SL_MAX_STAGES] = {0};
     if (!f->host_released)
         return SL_OK;
-    enum sl_status st = sl_forward_upload(f, f->a.raised, none,
-                                          sl_plan_micro_batches(f->plan) * sizeof *f->a.raised);
-    if (st == SL_OK)
-        st = sl_device_sync(f->dev);
-    return st == SL_OK ? SL_OK
-                       : sl_fail(err, st, "preparing to receive rows: %s", sl_status_text(st));
+    enum sl_status status =
+        sl_forward_upload(f, f->a.raised, none, f->plan->n_micro_batches * sizeof *f->a.raised);
+    if (status == SL_OK)
+        status = sl_device_sync(f->dev);
+    return status == SL_OK
+               ? SL_OK
+               : sl_fail(err, status, "preparing to receive rows: %s", sl_status_text(status));
 }
 
 void sl_forward_link(struct sl_forward *f, struct sl_forward *next) {
@@ -64,7 +76,7 @@ void sl_forward_link(struct sl_forward *f, struct sl_forward *next) {
 
 /* The next slice is told with the step (sl_step.received). Recorded routes are written in order. */
 static bool goes_by_op(const struct sl_forward *f, const struct sl_step *s) {
-    return !f->routes && sl_forward_is_few(s, SL_FORWARD_HANDED);
+    return !f->routes && sl_forward_is_few(s, SL_FORWARD_MAX_SENT);
 }
 
 bool sl_forward_sends(const struct sl_forward *f) {

@@ -181,30 +181,30 @@ void sl_kv_data_release(struct sl_kv_data *kv) {
 /* All that is kept of a page in parts of one kind; moves host on. */
 static enum sl_status copy_parts(const struct sl_kv_data *kv, bool tail, uint32_t page,
                                  bool to_device, uint8_t **host) {
-    enum sl_status st = SL_OK;
-    for (uint32_t i = 0; i < kv->n_layer * SL_KV_PARTS && st == SL_OK; i++) {
+    enum sl_status status = SL_OK;
+    for (uint32_t i = 0; i < kv->n_layer * SL_KV_PARTS && status == SL_OK; i++) {
         const struct sl_kv_part *p = &kv->parts[i];
         if (p->tail != tail || !p->bytes)
             continue;
         struct sl_span at = sl_span_part(sl_kv_part_span(kv, p), p->bytes * page, p->bytes);
-        st = to_device ? sl_device_upload(kv->dev, at, *host)
-                       : sl_device_download(kv->dev, *host, at);
+        status = to_device ? sl_device_upload(kv->dev, at, *host)
+                           : sl_device_download(kv->dev, *host, at);
         *host += p->bytes;
     }
-    return st;
+    return status;
 }
 
 enum sl_status sl_kv_page_copy(const struct sl_kv_data *kv, const struct sl_kv_copy *c,
                                uint8_t *host) {
     uint8_t *tail = host + kv->page_bytes;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     assert((c->page == SL_KV_NO_PAGE || c->page < kv->n_pages) &&
            (c->tail == SL_KV_NO_PAGE || (c->tail < kv->n_tails && c->holds_tail)));
     if (c->page != SL_KV_NO_PAGE)
-        st = copy_parts(kv, false, c->page, c->to_device, &host);
-    if (st == SL_OK && c->tail != SL_KV_NO_PAGE)
-        st = copy_parts(kv, true, c->tail, c->to_device, &tail);
-    return st == SL_OK ? sl_device_sync(kv->dev) : st;
+        status = copy_parts(kv, false, c->page, c->to_device, &host);
+    if (status == SL_OK && c->tail != SL_KV_NO_PAGE)
+        status = copy_parts(kv, true, c->tail, c->to_device, &tail);
+    return status == SL_OK ? sl_device_sync(kv->dev) : status;
 }
 
 /* ---- steps that begin again ---- */
@@ -212,12 +212,12 @@ enum sl_status sl_kv_page_copy(const struct sl_kv_data *kv, const struct sl_kv_c
 /* Of each session the page that its first row goes on writing; a page that the step begins is
  * written from its first position, whatever is in it. */
 static enum sl_status each_begun(const struct sl_kv_data *kv, const struct sl_step *s, bool save) {
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     for (uint32_t r = 0; r < s->n_rows && kv->saves; r++) {
         bool first = !r || s->row_seq[r] != s->row_seq[r - 1];
         if (!first || (uint32_t)s->pos[r] % SL_KV_PAGE_TOKENS == 0)
             continue;
-        for (uint32_t i = 0; i < kv->n_layer * SL_KV_PARTS && st == SL_OK; i++) {
+        for (uint32_t i = 0; i < kv->n_layer * SL_KV_PARTS && status == SL_OK; i++) {
             const struct sl_kv_part *p = &kv->parts[i];
             if (!p->saved.n)
                 continue;
@@ -225,10 +225,10 @@ static enum sl_status each_begun(const struct sl_kv_data *kv, const struct sl_st
             struct sl_span at = sl_span_part(sl_kv_part_span(kv, p), p->bytes * page, p->bytes);
             struct sl_span saved = sl_span_part(sl_buffer_pool_at(&kv->data, &p->saved, 0),
                                                 p->bytes * s->row_seq[r], p->bytes);
-            st = sl_device_copy(kv->dev, SL_QUEUE_OPS, save ? saved : at, save ? at : saved);
+            status = sl_device_copy(kv->dev, SL_QUEUE_OPS, save ? saved : at, save ? at : saved);
         }
     }
-    return st;
+    return status;
 }
 
 enum sl_status sl_kv_save(const struct sl_kv_data *kv, const struct sl_step *step) {

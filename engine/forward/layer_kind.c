@@ -23,6 +23,8 @@ const struct sl_ffn *sl_ffn_of(const struct sl_layer_spec *spec) {
 struct sl_layer_needs sl_layer_needs(const struct sl_model *model) {
     struct sl_layer_needs needs = {.n_in = model->hp.n_embd, .ff = model->hp.n_embd_layer};
     sl_raise(&needs.n_in, model->hp.n_embd_layer);
+    if (model->hp.n_draft)
+        sl_raise(&needs.n_in, 2 * model->hp.n_embd);
     for (uint32_t i = 0; i < model->hp.n_layer; i++) {
         const struct sl_layer_spec *spec = &model->layers[i].spec;
         sl_mixer_of(spec)->need(&model->hp, spec, &needs);

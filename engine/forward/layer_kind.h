@@ -21,8 +21,9 @@ struct sl_layer_needs {
     uint32_t n_in;        /* of a matmul */
     uint32_t n_ff_expert; /* of sl_op_moe */
     uint32_t heads, head_dim;
-    uint32_t head_n; /* of sl_op_head_matmul */
-    uint32_t chosen; /* positions that a row attends to, where these are chosen */
+    uint32_t head_n;   /* of sl_op_head_matmul */
+    uint32_t adjugate; /* experts of a layer */
+    uint32_t chosen;   /* positions that a row attends to, where these are chosen */
 };
 
 static inline void sl_raise(uint32_t *need, uint32_t to) {

@@ -22,6 +22,15 @@ static void ask_embeddings(struct sl_op_asker *a, const struct sl_model *model) 
     }
 }
 
+/* Of a layer that guesses ahead, beside its kinds. */
+static void ask_draft(struct sl_op_asker *a, const struct sl_layer *layer) {
+    sl_ask_plain(a, SL_OP_rms_norm);
+    sl_ask_plain(a, SL_OP_gather_rows);
+    sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_DRAFT_JOIN]);
+    sl_ask_weight(a, SL_OP_embed, layer->t[SL_L_DRAFT_EMBD]);
+    sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_DRAFT_OUTPUT]);
+}
+
 static enum sl_status check_ends(struct sl_op_asker *a, const struct sl_model *model,
                                  struct sl_err *err) {
     if (model->global[SL_G_TOKEN_EMBD])
@@ -55,6 +64,8 @@ enum sl_status sl_layers_check(const struct sl_model *model, enum sl_dtype kv,
         if (a.status)
             return fail_layer(&a, hp->first_layer + i, mixer->name, err);
         ffn->ops(&a, hp, layer);
+        if (layer->spec.draft)
+            ask_draft(&a, layer);
         if (a.status)
             return fail_layer(&a, hp->first_layer + i, ffn->name, err);
     }

@@ -78,20 +78,20 @@ enum sl_status sl_route_recorder_open(const char *path, const struct sl_model *m
                                        .n_expert = hp->n_expert,
                                        .k = hp->n_expert_used};
     uint8_t header[SL_TRACE_HEADER_BYTES];
-    enum sl_status st = sl_trace_write_header(&r->shape, header, err);
-    if (st == SL_OK)
-        st = open_file(r, path, err);
+    enum sl_status status = sl_trace_write_header(&r->shape, header, err);
+    if (status == SL_OK)
+        status = open_file(r, path, err);
     /* At once, so that a process that dies leaves a file that the next one knows for its own. */
-    if (st == SL_OK && (fwrite(header, sizeof header, 1, r->file) != 1 || fflush(r->file) != 0))
-        st = sl_fail(err, SL_ERR_IO, "--record-routes %s: cannot be written: %s", path,
-                     strerror(errno));
-    if (st != SL_OK) {
+    if (status == SL_OK && (fwrite(header, sizeof header, 1, r->file) != 1 || fflush(r->file) != 0))
+        status = sl_fail(err, SL_ERR_IO, "--record-routes %s: cannot be written: %s", path,
+                         strerror(errno));
+    if (status != SL_OK) {
         if (r->file)
             fclose(r->file);
         if (r->fd >= 0)
             close(r->fd);
         free(r);
-        return st;
+        return status;
     }
     *out = r;
     return SL_OK;

@@ -32,6 +32,8 @@ struct sl_seq_store {
     const char *name; /* static */
     uint32_t n_parts;
     size_t part_bytes[SL_SEQ_PARTS]; /* of a page, in each of its arrays */
+    uint32_t kv_elems[SL_SEQ_PARTS]; /* of rows that are kept in the type of the KV cache and have
+                                        to be whole blocks of it; 0: none */
     uint32_t reach;                  /* positions before a row that it needs, or SL_SEQ_ALL */
     bool repeatable; /* the rows of a step may be given to it again before others follow; else it is
                         a state, whose pages hold nothing but what is behind a position */

@@ -50,8 +50,8 @@ static enum sl_status place_runs(struct sl_weights_layout *l, const struct sl_de
     sl_buffer_pool_init(&l->pool, dev, SL_IO_ALIGN_BYTES);
     for (uint32_t i = 0; i < l->n_runs; i++) {
         struct sl_weight_run *r = &l->runs[i];
-        enum sl_status st = sl_buffer_pool_add(&l->pool, 1, round_up(r->size_bytes), &r->place);
-        if (st == SL_ERR_UNSUPPORTED) {
+        enum sl_status status = sl_buffer_pool_add(&l->pool, 1, round_up(r->size_bytes), &r->place);
+        if (status == SL_ERR_UNSUPPORTED) {
             char what[128];
             struct sl_str name = tensor_at(l, r->file, r->offset_bytes + r->size_bytes - 1);
             snprintf(what, sizeof what, "tensor '%.*s'", (int)(name.len < 100 ? name.len : 100),
@@ -59,8 +59,8 @@ static enum sl_status place_runs(struct sl_weights_layout *l, const struct sl_de
             return sl_buffer_pool_refuse(dev, what, r->size_bytes,
                                          "use another device, or a file with smaller types", err);
         }
-        if (st != SL_OK)
-            return sl_fail(err, st, "no memory for the list of the model's tensors");
+        if (status != SL_OK)
+            return sl_fail(err, status, "no memory for the list of the model's tensors");
     }
     l->total_bytes = sl_buffer_pool_bytes(&l->pool);
     return SL_OK;
@@ -72,7 +72,7 @@ static bool fits(const struct sl_device *dev, uint64_t offset, uint64_t end) {
     return !most || round_up(end - offset) + SL_IO_ALIGN_BYTES <= most;
 }
 
-enum sl_status sl_weights_layout_make(const struct sl_model *model, bool experts,
+enum sl_status sl_weights_layout_make(const struct sl_model *model, struct sl_weights_part part,
                                       const struct sl_device *dev,
                                       struct sl_weights_layout *out_layout, struct sl_err *err) {
     struct sl_weights_layout l = {0};
@@ -85,11 +85,12 @@ enum sl_status sl_weights_layout_make(const struct sl_model *model, bool experts
     }
     uint32_t n = 0;
     for (uint32_t g = 0; g < SL_G_COUNT; g++)
-        if (model->global[g])
+        if (model->global[g] && !sl_tables_have(model, part.no_tables, model->global[g]))
             l.tensors[n++] = model->global[g];
     for (uint32_t i = 0; i < model->hp.n_layer; i++)
         for (uint32_t r = 0; r < SL_L_COUNT; r++)
-            if (model->layers[i].t[r] && (experts || !sl_role_is_expert((enum sl_layer_role)r)))
+            if (model->layers[i].t[r] &&
+                (part.experts || !sl_role_is_expert((enum sl_layer_role)r)))
                 l.tensors[n++] = model->layers[i].t[r];
     qsort(l.tensors, n, sizeof *l.tensors, tensor_order);
     for (uint32_t i = 0; i < n; i++) {
@@ -109,12 +110,12 @@ enum sl_status sl_weights_layout_make(const struct sl_model *model, bool experts
         l.runs[l.n_runs++] = (struct sl_weight_run){
             .file = t->file, .offset_bytes = start, .size_bytes = end - start};
     }
-    enum sl_status st = place_runs(&l, dev, err);
-    if (st == SL_OK)
+    enum sl_status status = place_runs(&l, dev, err);
+    if (status == SL_OK)
         *out_layout = l;
     else
         sl_weights_layout_release(&l);
-    return st;
+    return status;
 }
 
 void sl_weights_layout_release(struct sl_weights_layout *layout) {
@@ -231,16 +232,16 @@ static enum sl_status load_piece(struct loader *ld, const struct sl_weight_run *
                                  struct sl_err *err) {
     struct sl_span image = sl_buffer_pool_at(&ld->w->layout.pool, &run->place, 0);
     struct sl_span place = sl_span_part(image, start, n);
-    enum sl_status st = read_piece(ld, run->file, buffer ? buffer : sl_span_host(place),
-                                   run->offset_bytes + start, n, out_cached, err);
-    if (st != SL_OK || !buffer)
-        return st;
+    enum sl_status status = read_piece(ld, run->file, buffer ? buffer : sl_span_host(place),
+                                       run->offset_bytes + start, n, out_cached, err);
+    if (status != SL_OK || !buffer)
+        return status;
     pthread_mutex_lock(&ld->device);
-    st = sl_device_upload(ld->w->dev, place, buffer);
+    status = sl_device_upload(ld->w->dev, place, buffer);
     pthread_mutex_unlock(&ld->device);
-    return st == SL_OK ? SL_OK
-                       : sl_fail(err, st, "copying weights to %s: %s", ld->w->dev->caps.name,
-                                 sl_status_text(st));
+    return status == SL_OK ? SL_OK
+                           : sl_fail(err, status, "copying weights to %s: %s",
+                                     ld->w->dev->caps.name, sl_status_text(status));
 }
 
 static void *reader_main(void *arg) {
@@ -263,11 +264,11 @@ static void *reader_main(void *arg) {
 
         struct sl_err err;
         uint64_t cached = 0;
-        enum sl_status st = load_piece(ld, run, start, n, buffer, &cached, &err);
+        enum sl_status status = load_piece(ld, run, start, n, buffer, &cached, &err);
         pthread_mutex_lock(&ld->lock);
-        if (st != SL_OK) {
+        if (status != SL_OK) {
             if (ld->status == SL_OK) {
-                ld->status = st;
+                ld->status = status;
                 ld->err = err;
             }
             break;
@@ -317,20 +318,21 @@ static enum sl_status load_all(struct loader *ld, struct sl_err *err) {
     return SL_OK;
 }
 
-enum sl_status sl_weights_load(const struct sl_model *model, bool experts, struct sl_device *dev,
-                               const struct sl_weights_io *io, struct sl_progress *progress,
-                               struct sl_weights **out_weights, struct sl_err *err) {
+enum sl_status sl_weights_load(const struct sl_model *model, struct sl_weights_part part,
+                               struct sl_device *dev, const struct sl_weights_io *io,
+                               struct sl_progress *progress, struct sl_weights **out_weights,
+                               struct sl_err *err) {
     uint32_t n_files = sl_gguf_n_files(model->gguf);
     struct sl_weights *w = calloc(1, sizeof *w);
     struct loader ld = {.w = w, .gguf = model->gguf, .io = io, .progress = progress};
     ld.fd = malloc(n_files * sizeof *ld.fd);
     ld.fd_direct = malloc(n_files * sizeof *ld.fd_direct);
-    enum sl_status st;
+    enum sl_status status;
     _Static_assert(SL_WEIGHTS_LOAD_BYTES == (uint64_t)N_READERS * PIECE_BYTES, "as planned");
     if (!dev->caps.host_visible)
         ld.buffers = aligned_alloc(SL_IO_ALIGN_BYTES, SL_WEIGHTS_LOAD_BYTES);
     if (!w || !ld.fd || !ld.fd_direct || (!dev->caps.host_visible && !ld.buffers)) {
-        st = sl_fail(err, SL_ERR_NOMEM, "no memory to load the weights");
+        status = sl_fail(err, SL_ERR_NOMEM, "no memory to load the weights");
         goto free_lists;
     }
     for (uint32_t i = 0; i < n_files; i++)
@@ -338,22 +340,23 @@ enum sl_status sl_weights_load(const struct sl_model *model, bool experts, struc
     pthread_mutex_init(&ld.lock, NULL);
     pthread_mutex_init(&ld.device, NULL);
     w->dev = dev;
-    st = sl_weights_layout_make(model, experts, dev, &w->layout, err);
-    if (st != SL_OK)
+    status = sl_weights_layout_make(model, part, dev, &w->layout, err);
+    if (status != SL_OK)
         goto close_files;
-    st = sl_buffer_pool_alloc(&w->layout.pool, dev);
-    if (st != SL_OK) {
-        st = sl_fail(err, st, "no memory for %.1f MiB of weights on %s",
-                     (double)w->layout.total_bytes / 0x1p20, dev->caps.name);
+    status = sl_buffer_pool_alloc(&w->layout.pool, dev);
+    if (status != SL_OK) {
+        status = sl_fail(err, status, "no memory for %.1f MiB of weights on %s",
+                         (double)w->layout.total_bytes / 0x1p20, dev->caps.name);
         goto close_files;
     }
-    st = open_files(&ld, n_files, err);
-    if (st == SL_OK)
-        st = load_all(&ld, err);
-    if (st == SL_OK && ld.buffers) {
-        st = sl_device_sync(dev);
-        if (st != SL_OK)
-            st = sl_fail(err, st, "copying weights to %s: %s", dev->caps.name, sl_status_text(st));
+    status = open_files(&ld, n_files, err);
+    if (status == SL_OK)
+        status = load_all(&ld, err);
+    if (status == SL_OK && ld.buffers) {
+        status = sl_device_sync(dev);
+        if (status != SL_OK)
+            status = sl_fail(err, status, "copying weights to %s: %s", dev->caps.name,
+                             sl_status_text(status));
     }
 close_files:
     for (uint32_t i = 0; i < n_files; i++) {
@@ -368,9 +371,9 @@ free_lists:
     free(ld.buffers);
     free(ld.fd);
     free(ld.fd_direct);
-    if (st != SL_OK) {
+    if (status != SL_OK) {
         sl_weights_destroy(&w);
-        return st;
+        return status;
     }
     *out_weights = w;
     return SL_OK;

@@ -8,6 +8,7 @@
 #define SL_ENGINE_WEIGHTS_H
 
 #include "backends/buffer_pool.h"
+#include "engine/tables/table_layout.h"
 #include "engine/types/config.h"
 #include "model/arch/model.h"
 
@@ -34,10 +35,17 @@ struct sl_weights_layout {
     uint64_t total_bytes; /* to allocate: runs, and what aligning them may take */
 };
 
-/* Reads no file, allocates nothing on dev (NULL: on none in particular). experts: the routed
- * experts too, not the dense weights alone. SL_ERR_UNSUPPORTED: a tensor is larger than a buffer of
- * the device. Release with sl_weights_layout_release, also a zeroed one. */
-enum sl_status sl_weights_layout_make(const struct sl_model *model, bool experts,
+/* Which of a model's weights: the dense ones, and the routed experts if so; but for streamed tables
+ * (bits of enum sl_table_id). */
+struct sl_weights_part {
+    bool experts;
+    uint32_t no_tables;
+};
+
+/* Reads no file, allocates nothing on dev (NULL: on none in particular). SL_ERR_UNSUPPORTED: a
+ * tensor is larger than a buffer of the device. Release with sl_weights_layout_release, also a
+ * zeroed one. */
+enum sl_status sl_weights_layout_make(const struct sl_model *model, struct sl_weights_part part,
                                       const struct sl_device *dev,
                                       struct sl_weights_layout *out_layout,
                                       struct sl_err *err) SL_MUST_CHECK;
@@ -54,13 +62,13 @@ extern const struct sl_weights_io sl_weights_system_io;
 struct sl_weights;
 
 /* Allocates memory on dev and fills it with a few reading threads; where the host cannot reach it
- * through SL_WEIGHTS_LOAD_BYTES of buffers. experts as above.
- * progress may be NULL.
+ * through SL_WEIGHTS_LOAD_BYTES of buffers. progress may be NULL.
  * Truncated file, read error: SL_ERR_IO naming file, offset and tensor. progress said stop:
  * SL_ERR_CANCELED. model is borrowed until destroy. */
-enum sl_status sl_weights_load(const struct sl_model *model, bool experts, struct sl_device *dev,
-                               const struct sl_weights_io *io, struct sl_progress *progress,
-                               struct sl_weights **out_weights, struct sl_err *err) SL_MUST_CHECK;
+enum sl_status sl_weights_load(const struct sl_model *model, struct sl_weights_part part,
+                               struct sl_device *dev, const struct sl_weights_io *io,
+                               struct sl_progress *progress, struct sl_weights **out_weights,
+                               struct sl_err *err) SL_MUST_CHECK;
 void sl_weights_destroy(struct sl_weights **w);
 
 /* Where a tensor is: its device address, and its bytes; NULL, without a buffer, for NULL or a

@@ -1,6 +1,6 @@
 #include "engine/observe/expert_map.h"
 
-#include "engine/experts/expert_layout.h"
+#include "engine/reads/expert_layout.h"
 #include "expert_cache/expert_cache.h"
 
 #include <math.h>
@@ -53,9 +53,9 @@ enum sl_status sl_expert_map_create(const struct sl_model *model, enum sl_tier c
                                     bool resident, uint32_t n_parts, struct sl_expert_map **out_map,
                                     struct sl_err *err) {
     struct sl_expert_layout layout;
-    enum sl_status st = sl_expert_layout_make(model, &layout, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_expert_layout_make(model, &layout, err);
+    if (status != SL_OK)
+        return status;
     struct sl_expert_map *m = calloc(1, sizeof *m);
     if (m) {
         pthread_mutex_init(&m->lock, NULL);
@@ -64,11 +64,11 @@ enum sl_status sl_expert_map_create(const struct sl_model *model, enum sl_tier c
         m->shape.has_heat = !resident;
         m->shape.computing = computing;
     }
-    st = m ? take_shape(&layout, m) : SL_ERR_NOMEM;
+    status = m ? take_shape(&layout, m) : SL_ERR_NOMEM;
     sl_expert_layout_release(&layout);
-    if (st != SL_OK) {
+    if (status != SL_OK) {
         sl_expert_map_destroy(&m);
-        return sl_fail(err, st, "no memory for the map of experts");
+        return sl_fail(err, status, "no memory for the map of experts");
     }
     memset(m->cells, sl_expert_cell(resident ? computing : SL_TIER_DISK, 0), n_cells(m));
     *out_map = m;

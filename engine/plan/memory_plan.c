@@ -3,7 +3,7 @@
 #include "common/cpus.h"
 #include "common/stack.h"
 #include "engine/observe/expert_map.h"
-#include "engine/experts/host_lane.h"
+#include "engine/lane/cpu_lane.h"
 #include "engine/forward/forward.h"
 #include "engine/forward/layer_kind.h"
 #include "engine/stage/joint_heat.h"
@@ -14,6 +14,7 @@
 #include "engine/session/session.h"
 #include "engine/stage/micro_batch.h"
 #include "engine/stage/stage_remote.h"
+#include "engine/tables/table_store.h"
 #include "engine/forward/weights.h"
 #include "model/arch/model_slice.h"
 
@@ -43,11 +44,13 @@ _Static_assert(STACK_BYTES <= SL_STACK_BYTES, "a thread has what is planned for 
 /* The kernel's own: task and stack of a thread; a page table's 8 bytes for a page of 4 KiB. */
 #define KERNEL_THREAD_BYTES ((uint64_t)32 << 10)
 #define PAGE_TABLE_SHARE    512u
+/* Rows of streamed tables that are kept, unless the configuration says how many: of what is left
+ * one part in so many, and no more than this. Tokens of a language are few and its common ones
+ * fewer: this holds what nearly all rows of a conversation need. */
+#define TABLE_CACHE_SHARE 8u
+#define TABLE_CACHE_BYTES ((uint64_t)128 << 20)
 /* Gaps that malloc leaves, buffers of libc, the plan itself. Peaks seen were below 1.5 MiB. */
 #define SLACK_BYTES ((uint64_t)4 << 20)
-/* What the process holds when it is asked varies by some pages from run to run. */
-#define VARIES_BYTES ((uint64_t)512 << 10)
-#define MIB          ((uint64_t)1 << 20)
 
 static uint32_t max_u32(uint32_t a, uint32_t b) {
     return a > b ? a : b;
@@ -122,11 +125,11 @@ struct subject {
 /* Tail pages that a session holds at most while steps are under way: those before the page that its
  * next row is in, and those of all rows that it may have in them. */
 static uint32_t tails_held(const struct sl_memory_plan *p, const struct sl_seq_shape *shape) {
-    uint32_t rows = p->config.batch_tokens * sl_plan_micro_batches(p);
+    uint32_t rows = p->config.batch_tokens * p->n_micro_batches;
     uint32_t all = shape->tail_pages + (rows + SL_KV_PAGE_TOKENS - 2) / SL_KV_PAGE_TOKENS + 1;
     /* With gaps: the page that it goes on writing, and of each step what sl_slot_reserve() takes.
      */
-    uint32_t few = shape->tail_pages + 1 + SL_TAILS_A_STEP * sl_plan_micro_batches(p);
+    uint32_t few = shape->tail_pages + 1 + SL_TAILS_A_STEP * p->n_micro_batches;
     return shape->tail_gaps && few < all ? few : all;
 }
 
@@ -156,8 +159,8 @@ static void plan_tails(const struct sl_model *whole, struct sl_memory_plan *p) {
     p->page_bytes = shape.page_bytes + (worth ? 0 : shape.tail_bytes);
 }
 
-/* Of CACHED_SHARE pages for text that may come again so many have a tail page: a text of so many
- * pages has the end from which it is gone on from. */
+/* How many of CACHED_SHARE pages that are kept for reuse have a tail page: enough that a text of
+ * CACHED_SHARE pages can be continued from its end. */
 static uint32_t cached_with_tail(const struct sl_memory_plan *p) {
     uint32_t least = max_u32(p->tail_pages, p->tail_gaps ? 1 : 2);
     return !p->n_tails ? 0 : least < CACHED_SHARE ? least : CACHED_SHARE;
@@ -181,20 +184,18 @@ static enum sl_status plan_kv(const struct sl_model *slice, const struct sl_mode
         return sl_fail(err, SL_ERR_CONFIG, "KV type %s: must be f16 or q8_0",
                        sl_dtype_name(c->kv_dtype));
     for (uint32_t l = 0; l < slice->hp.n_layer; l++) {
-        const struct sl_layer_spec *s = &slice->layers[l].spec;
-        const struct sl_attention_spec *a = &s->attention;
-        const struct sl_latent_spec *latent = &s->latent;
-        if (s->mixer == SL_MIXER_LATENT &&
-            (latent->n_latent % t->block_elems || latent->n_rot % t->block_elems))
-            return sl_fail(err, SL_ERR_CONFIG,
-                           "KV type %s needs latents divisible by %u, this model has %u and %u "
-                           "elements: use KV type f16",
-                           t->name, t->block_elems, latent->n_latent, latent->n_rot);
-        if (a->head_dim_k % t->block_elems || a->head_dim_v % t->block_elems)
-            return sl_fail(err, SL_ERR_CONFIG,
-                           "KV type %s needs head sizes divisible by %u, this model has %u and %u: "
-                           "use KV type f16",
-                           t->name, t->block_elems, a->head_dim_k, a->head_dim_v);
+        struct sl_seq_store stores[SL_SEQ_STORES];
+        uint32_t n = sl_seq_stores(&slice->layers[l].spec,
+                                   &(struct sl_seq_config){.kv_dtype = c->kv_dtype}, stores);
+        for (uint32_t i = 0; i < n; i++) {
+            const uint32_t *elems = stores[i].kv_elems;
+            if (elems[0] % t->block_elems || elems[1] % t->block_elems)
+                return sl_fail(
+                    err, SL_ERR_CONFIG,
+                    "KV type %s needs rows of whole blocks of %u elements, the %s of this "
+                    "model have %u and %u: use KV type f16",
+                    t->name, t->block_elems, stores[i].name, elems[0], elems[1]);
+        }
     }
     p->session_pages = (c->ctx_tokens + SL_KV_PAGE_TOKENS - 1) / SL_KV_PAGE_TOKENS;
     plan_tails(whole, p);
@@ -223,13 +224,14 @@ static enum sl_status plan_kv(const struct sl_model *slice, const struct sl_mode
 }
 
 /* Bytes of the weights that are resident from the start. */
-static enum sl_status plan_weights(const struct subject *s, bool experts, uint64_t *out_bytes,
+static enum sl_status plan_weights(const struct subject *s, bool experts, struct sl_memory_plan *p,
                                    struct sl_err *err) {
+    const struct sl_weights_part part = {experts, p->tables};
     struct sl_weights_layout layout;
-    enum sl_status st = sl_weights_layout_make(s->model, experts, s->dev, &layout, err);
-    if (st != SL_OK)
-        return st;
-    *out_bytes = layout.total_bytes;
+    enum sl_status status = sl_weights_layout_make(s->model, part, s->dev, &layout, err);
+    if (status != SL_OK)
+        return status;
+    p->weight_bytes = layout.total_bytes;
     sl_weights_layout_release(&layout);
     return SL_OK;
 }
@@ -238,15 +240,6 @@ static enum sl_status plan_weights(const struct subject *s, bool experts, uint64
 static uint64_t huge_tail(uint64_t bytes) {
     uint64_t over = bytes % SL_HUGE_PAGE_BYTES;
     return bytes < SL_HUGE_PAGE_BYTES || !over ? 0 : SL_HUGE_PAGE_BYTES - over;
-}
-
-/* What the device's side takes, wherever its memory is. */
-static uint64_t computing_bytes(const struct sl_memory_plan *p) {
-    return p->weight_bytes + p->kv_bytes + p->activation_bytes + p->scratch_bytes;
-}
-
-uint64_t sl_plan_fixed_device_bytes(const struct sl_memory_plan *p) {
-    return p->discrete ? computing_bytes(p) : 0;
 }
 
 /* Of several stages each has a thread. */
@@ -284,7 +277,9 @@ static uint64_t asking_bytes(const struct sl_hparams *whole, const struct sl_mem
 /* The end that does the work. */
 static uint64_t answering_bytes(const struct sl_hparams *whole, const struct sl_memory_plan *p) {
     const struct sl_message_limits limits = message_limits(whole, p);
-    return sl_stage_server_bytes(&limits) + link_bytes(&limits);
+    uint64_t rows = (uint64_t)limits.n_micro_batches * limits.max_rows * limits.n_embd * 4;
+    /* Where a device reads them they are pinned, and counted with that. */
+    return sl_stage_server_bytes(&limits) + link_bytes(&limits) - (p->reads_back ? rows : 0);
 }
 
 /* What the scheduler's process has once, however many devices compute. */
@@ -309,9 +304,18 @@ static void plan_scheduler(const struct sl_hparams *whole, struct sl_memory_plan
 static void plan_fixed(const struct subject *s, struct sl_memory_plan *p) {
     const struct sl_hparams *hp = &s->model->hp;
     const struct sl_device *dev = s->dev;
+    p->table_bytes = p->table_rows = 0;
+    if (p->tables) { /* two blocks of whole huge pages, the rows that land being registered */
+        p->table_bytes =
+            sl_table_store_bytes(s->model, p->tables, p->table_cache_bytes, &p->config) *
+                (SL_REGISTERED_SHARE + 1) / SL_REGISTERED_SHARE +
+            2 * SL_HUGE_PAGE_BYTES;
+        p->table_rows =
+            sl_table_store_cached(s->model, p->tables, p->table_cache_bytes, &p->config);
+    }
     p->activation_bytes = sl_forward_activation_bytes(s->model, p);
     p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) + dev->caps.held_bytes : 0;
-    p->host_bytes = sl_forward_host_bytes(hp, p) + p->lane_bytes;
+    p->host_bytes = sl_forward_host_bytes(s->model, p) + p->lane_bytes;
     p->pinned_bytes = p->reads_back ? sl_forward_pinned_bytes(hp, p) : 0;
     if (p->remote)
         p->host_bytes += answering_bytes(&s->whole->hp, p);
@@ -330,25 +334,10 @@ static void plan_fixed(const struct subject *s, struct sl_memory_plan *p) {
     p->kernel_bytes = n_threads * KERNEL_THREAD_BYTES + mapped / PAGE_TABLE_SHARE;
 }
 
-uint64_t sl_plan_fixed_bytes(const struct sl_memory_plan *p) {
-    return (p->discrete ? 0 : computing_bytes(p)) + p->host_bytes + p->pinned_bytes +
-           p->load_bytes + p->process_bytes + p->session_bytes + p->thread_bytes + p->slack_bytes +
-           p->kernel_bytes;
-}
-
 static bool fits_host(const struct sl_memory_plan *p) {
     return sl_plan_fixed_bytes(p) <= p->budget_bytes && p->pinned_bytes <= p->pinned_budget_bytes;
 }
 
-bool sl_plan_fits_device(const struct sl_memory_plan *p) {
-    return sl_plan_fixed_device_bytes(p) <= p->vram_budget_bytes;
-}
-
-uint64_t sl_plan_name_least(uint64_t bytes) {
-    return (bytes + VARIES_BYTES + MIB - 1) / MIB * MIB;
-}
-
-/* The plan with the experts in slots. */
 /* Why the host's CPU cannot compute experts beside this device; NULL: it can. */
 static const char *why_no_lane(const struct subject *s, const struct sl_memory_plan *p) {
     if (!p->discrete)
@@ -361,7 +350,7 @@ static const char *why_no_lane(const struct subject *s, const struct sl_memory_p
     for (uint32_t i = 0; i < s->model->hp.n_layer; i++) {
         if (!sl_model_layer_is_moe(s->model, i))
             continue;
-        const char *refused = sl_host_lane_refuses(&s->model->layers[i]);
+        const char *refused = sl_lane_refuses(&s->model->layers[i]);
         if (!refused)
             return NULL; /* the others are the device's alone */
         why = refused;
@@ -378,10 +367,11 @@ static void plan_lane(const struct subject *s, struct sl_memory_plan *p) {
     uint32_t n = c->lane_threads ? c->lane_threads : p->n_threads;
     p->lane_threads = n > p->n_stages ? n / p->n_stages : 1;
     p->lane_rows = c->batch_tokens < SL_LANE_ROWS ? c->batch_tokens : SL_LANE_ROWS;
-    struct sl_device_limits limits = sl_host_lane_limits(&p->limits, s->model->hp.n_expert_used);
-    p->lane_bytes = sl_host_lane_bytes(&limits, p->lane_threads) + sl_forward_lane_bytes(s->model);
+    struct sl_device_limits limits = sl_lane_limits(&p->limits, s->model->hp.n_expert_used);
+    p->lane_bytes = sl_lane_bytes(&limits, p->lane_threads) + sl_forward_lane_bytes(s->model);
 }
 
+/* The plan with the experts in slots. */
 static enum sl_status plan_streaming(const struct subject *s, const struct sl_expert_layout *l,
                                      struct sl_memory_plan *p, struct sl_err *err) {
     p->streaming = true;
@@ -390,9 +380,9 @@ static enum sl_status plan_streaming(const struct subject *s, const struct sl_ex
         return sl_fail(err, SL_ERR_CONFIG,
                        "the CPU cannot compute experts beside %s: %s (--cpu-lane auto or off)",
                        s->dev ? s->dev->caps.name : "this device", p->lane_why_not);
-    enum sl_status st = plan_weights(s, false, &p->weight_bytes, err);
+    enum sl_status status = plan_weights(s, false, p, err);
     plan_fixed(s, p);
-    return st == SL_OK ? sl_plan_slots(l, p, err) : st;
+    return status == SL_OK ? sl_plan_slots(l, p, err) : status;
 }
 
 static enum sl_status refuse_resident(const struct sl_memory_plan *p, bool routed,
@@ -436,21 +426,21 @@ static enum sl_status plan_experts(const struct subject *s, struct sl_memory_pla
                                    struct sl_err *err) {
     struct sl_expert_layout l;
     struct sl_err why;
-    enum sl_status st = plan_weights(s, true, &p->weight_bytes, &why);
+    enum sl_status status = plan_weights(s, true, p, &why);
     bool whole =
-        st == SL_OK; /* else an expert tensor may be more than the device allocates at once */
-    if (!whole && st != SL_ERR_UNSUPPORTED) {
+        status == SL_OK; /* else an expert tensor may be more than the device allocates at once */
+    if (!whole && status != SL_ERR_UNSUPPORTED) {
         *err = why;
-        return st;
+        return status;
     }
     plan_fixed(s, p);
     p->least_bytes = sl_plan_name_least(sl_plan_fixed_bytes(p));
     p->vram_least_bytes = p->discrete ? sl_plan_name_least(sl_plan_fixed_device_bytes(p)) : 0;
     p->pinned_least_bytes = p->pinned_bytes;
     bool fits = whole && fits_host(p) && sl_plan_fits_device(p);
-    st = sl_expert_layout_make(s->model, &l, err);
-    if (st != SL_OK)
-        return st;
+    status = sl_expert_layout_make(s->model, &l, err);
+    if (status != SL_OK)
+        return status;
     p->n_class = l.n_class;
     p->n_experts = l.n_all;
     p->expert_bytes = l.total_bytes;
@@ -464,30 +454,95 @@ static enum sl_status plan_experts(const struct subject *s, struct sl_memory_pla
     }
     struct sl_memory_plan streamed = *p;
     if (where != SL_EXPERTS_RESIDENT)
-        st = plan_streaming(s, &l, &streamed, err);
+        status = plan_streaming(s, &l, &streamed, err);
     bool less = where != SL_EXPERTS_RESIDENT && (!whole || needs_less(&streamed, p));
     if (where == SL_EXPERTS_STREAMED || (where == SL_EXPERTS_AUTO && !fits && less)) {
         *p = streamed;
-        if (st == SL_OK && p->discrete && p->config.no_overflow && p->n_device_slots < p->n_experts)
-            st = sl_fail(err, SL_ERR_CONFIG,
-                         "the device has room for %u of %u experts, and --overflow off keeps none "
-                         "in the host's memory",
-                         p->n_device_slots, p->n_experts);
+        if (status == SL_OK && p->discrete && p->config.no_overflow &&
+            p->n_device_slots < p->n_experts)
+            status =
+                sl_fail(err, SL_ERR_CONFIG,
+                        "the device has room for %u of %u experts, and --overflow off keeps none "
+                        "in the host's memory",
+                        p->n_device_slots, p->n_experts);
     } else if (!fits) {
-        st = refuse_resident(p, l.n_layer && where == SL_EXPERTS_RESIDENT, err);
+        status = refuse_resident(p, l.n_layer && where == SL_EXPERTS_RESIDENT, err);
     } else {
-        st = SL_OK;
+        status = SL_OK;
         if (less) {
             p->least_bytes = streamed.least_bytes;
             p->vram_least_bytes = streamed.vram_least_bytes;
         }
     }
     sl_expert_layout_release(&l);
-    return st;
+    return status;
 }
 
-/* Pages for text that may come again, out of what the plan leaves: where experts are streamed their
- * slots have all of that, and a page of theirs saves more. As many as the sessions' at most. */
+/* The plan with these tables streamed. The least that would do is that of no cache. */
+static enum sl_status plan_streamed_tables(const struct subject *s, uint32_t tables,
+                                           struct sl_memory_plan *p, struct sl_err *err) {
+    struct sl_memory_plan least = *p;
+    p->tables = least.tables = tables;
+    p->streamed_table_bytes = least.streamed_table_bytes = sl_tables_bytes(s->model, tables);
+    p->table_cache_bytes = least.table_cache_bytes = p->config.table_cache_bytes;
+    if (p->config.table_cache_bytes)
+        return plan_experts(s, p, err);
+    enum sl_status status = plan_experts(s, &least, err);
+    if (status == SL_OK) {
+        uint64_t needed = least.streaming ? least.least_bytes : sl_plan_fixed_bytes(&least);
+        uint64_t left = least.budget_bytes > needed ? least.budget_bytes - needed : 0;
+        uint64_t most = p->streamed_table_bytes < TABLE_CACHE_BYTES ? p->streamed_table_bytes
+                                                                    : TABLE_CACHE_BYTES;
+        p->table_cache_bytes = left / TABLE_CACHE_SHARE < most ? left / TABLE_CACHE_SHARE : most;
+        status = plan_experts(s, p, err);
+    } else {
+        *p = least;
+    }
+    p->least_bytes = least.least_bytes;
+    p->vram_least_bytes = least.vram_least_bytes;
+    return status;
+}
+
+/* Decides where tables are: resident where all else is, too. Where experts are streamed, what the
+ * tables would take is worth more to them: of a table a step reads some KiB for each row, of
+ * experts many MiB. */
+static enum sl_status plan_tables(const struct subject *s, struct sl_memory_plan *p,
+                                  struct sl_err *err) {
+    uint32_t possible = sl_tables_possible(s->model), large = sl_tables_large(s->model);
+    enum sl_tables_where where = p->config.tables;
+    p->tables = 0;
+    p->table_cache_bytes = p->streamed_table_bytes = 0;
+    p->large_table_bytes = sl_tables_bytes(s->model, large);
+    if (where == SL_TABLES_STREAMED && possible) {
+        p->tables_why = "--tables streamed";
+        return plan_streamed_tables(s, possible, p, err);
+    }
+    p->tables_why = !large ? NULL : "--tables resident";
+    if (where != SL_TABLES_AUTO || !large)
+        return plan_experts(s, p, err);
+    struct sl_memory_plan resident = *p, streamed = *p;
+    struct sl_err why, streamed_why;
+    enum sl_status status = plan_experts(s, &resident, &why);
+    enum sl_status streamed_status = plan_streamed_tables(s, large, &streamed, &streamed_why);
+    resident.tables_why = "all fits with them";
+    streamed.tables_why =
+        status == SL_OK ? "experts get their memory" : "they do not fit beside the rest";
+    bool less = needs_less(&streamed, &resident);
+    bool stay = status == SL_OK ? !resident.streaming || streamed_status != SL_OK
+                                : streamed_status != SL_OK && !less;
+    *p = stay ? resident : streamed;
+    if ((stay ? status : streamed_status) != SL_OK && err)
+        *err = stay ? why : streamed_why;
+    if (stay && less && streamed_status == SL_OK) {
+        p->least_bytes = streamed.least_bytes;
+        p->vram_least_bytes = streamed.vram_least_bytes;
+    }
+    return stay ? status : streamed_status;
+}
+
+/* Pages kept for prefixes that later requests may share, out of what the plan leaves: at most as
+ * many as the sessions have. None where experts are streamed: their slots take all that is left,
+ * and save more with it. */
 static uint64_t spare_for_cache(const struct sl_memory_plan *p) {
     uint64_t needed = sl_plan_fixed_bytes(p);
     if (p->streaming || p->budget_bytes <= needed)
@@ -498,18 +553,18 @@ static uint64_t spare_for_cache(const struct sl_memory_plan *p) {
 
 static enum sl_status plan_all(const struct subject *s, struct sl_memory_plan *p,
                                struct sl_err *err) {
-    enum sl_status st = plan_kv(s->model, s->whole, p, err);
-    if (st == SL_OK)
-        st = plan_experts(s, p, err);
-    if (st != SL_OK || p->config.cache_ram_bytes != SL_CACHE_RAM_AUTO)
-        return st;
+    enum sl_status status = plan_kv(s->model, s->whole, p, err);
+    if (status == SL_OK)
+        status = plan_tables(s, p, err);
+    if (status != SL_OK || p->config.cache_ram_bytes != SL_CACHE_RAM_AUTO)
+        return status;
     uint64_t least = p->least_bytes; /* one could do without */
     p->config.cache_ram_bytes = spare_for_cache(p);
     if (!p->config.cache_ram_bytes)
         return SL_OK;
-    st = plan_all(s, p, err);
+    status = plan_all(s, p, err);
     p->least_bytes = least;
-    return st;
+    return status;
 }
 
 enum sl_status sl_plan_refuse_cache(uint64_t cache_bytes, uint64_t budget_bytes,
@@ -548,7 +603,13 @@ static void add_stage_rows(struct sl_memory_plan *p, const struct sl_model *m,
     enum sl_memory_kind there = p->discrete ? SL_MEMORY_DEVICE : SL_MEMORY_HOST;
     uint64_t resident_experts = p->streaming ? 0 : p->expert_bytes;
     double experts = p->n_experts ? p->n_experts : 1;
-    add_row(p, "dense weights", there, p->weight_bytes - resident_experts, "%s", which_weights(m));
+    uint64_t resident_tables = sl_tables_bytes(m, sl_tables_large(m) & ~p->tables);
+    add_row(p, "dense weights", there, p->weight_bytes - resident_experts - resident_tables, "%s",
+            which_weights(m));
+    add_row(p, "tables", there, resident_tables, "resident: %s", p->tables_why);
+    add_row(p, "streamed tables", SL_MEMORY_HOST, p->table_bytes,
+            "%u rows kept, of %.0f MiB on disk: %s", p->table_rows,
+            (double)p->streamed_table_bytes / 0x1p20, p->tables_why);
     add_row(p, "routed experts", there, resident_experts, "%u, all resident", p->n_experts);
     add_row(p, "device slots", there, p->device_slot_bytes, "%u for %u experts, %.0f %%",
             p->n_device_slots, p->n_experts, 100.0 * p->n_device_slots / experts);
@@ -570,8 +631,9 @@ static void add_stage_rows(struct sl_memory_plan *p, const struct sl_model *m,
     add_row(p, "activations", there, p->activation_bytes, "%u rows a step, %u rows of logits",
             c->batch_tokens, p->n_logit_rows);
     add_row(p, "kernel scratch", there, p->scratch_bytes, "%s", dev ? dev->caps.name : "");
-    add_row(p, "read back", SL_MEMORY_PINNED, p->pinned_bytes, "logits and chosen experts%s",
-            p->lane_rows ? ", the CPU lane's rows" : "");
+    add_row(p, "read back", SL_MEMORY_PINNED, p->pinned_bytes, "logits and chosen experts%s%s",
+            p->lane_rows ? ", the CPU lane's rows" : "",
+            p->remote ? ", rows of the stage before" : "");
     for (uint32_t i = 0; i < p->n_rows && p->n_stages > 1; i++)
         p->rows[i].stage = p->stage + 1;
 }
@@ -657,11 +719,14 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
                                .relays = place->relays};
     struct sl_engine_config *c = &p.config;
     p.n_threads = c->n_threads ? c->n_threads : sl_cpus_allowed();
-    enum sl_status st = resolve_config(hp, c, err);
-    if (st == SL_OK && dev)
-        st = sl_layers_check(slice, c->kv_dtype, dev, err);
-    if (st != SL_OK)
-        return st;
+    p.n_micro_batches = max_u32(place->n_stages, 1) + (place->remote || c->remote);
+    if (p.n_micro_batches > SL_MAX_STAGES)
+        p.n_micro_batches = SL_MAX_STAGES; /* all that is kept of each has so many */
+    enum sl_status status = resolve_config(hp, c, err);
+    if (status == SL_OK && dev)
+        status = sl_layers_check(slice, c->kv_dtype, dev, err);
+    if (status != SL_OK)
+        return status;
 
     /* Generation asks for one row's logits per session, and for those of its drafts. */
     if (sl_model_has_output(slice)) {
@@ -696,13 +761,13 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
     p.pinned_budget_bytes = c->pinned_bytes ? c->pinned_bytes : UINT64_MAX;
     const struct subject subject = {slice, place->whole, dev};
     struct sl_memory_plan begun = p;
-    st = plan_all(&subject, &p, err);
-    if (st == SL_ERR_CONFIG && place->n_stages == 1)
-        st = blame_cache(&subject, &begun, p.least_bytes, err);
-    if (st != SL_OK) {
+    status = plan_all(&subject, &p, err);
+    if (status == SL_ERR_CONFIG && place->n_stages == 1)
+        status = blame_cache(&subject, &begun, p.least_bytes, err);
+    if (status != SL_OK) {
         out_plan->least_bytes = p.least_bytes;
         out_plan->vram_least_bytes = p.vram_least_bytes;
-        return st;
+        return status;
     }
     add_stage_rows(&p, slice, dev);
     add_process_rows(&p);

@@ -1,8 +1,9 @@
-/* Inside the memory plan: what memory_plan.c and memory_plan_slots.c share. */
+/* Inside the memory plan: what memory_plan.c and memory_plan_slots.c share, memory_plan_sums.c's
+ * first. */
 #ifndef SL_ENGINE_MEMORY_PLAN_INTERNAL_H
 #define SL_ENGINE_MEMORY_PLAN_INTERNAL_H
 
-#include "engine/experts/expert_layout.h"
+#include "engine/reads/expert_layout.h"
 #include "engine/plan/memory_plan.h"
 
 /* Memory registered with io_uring has 16 bytes a page more than a page table's 8: together 1/170,

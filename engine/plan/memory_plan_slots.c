@@ -4,6 +4,7 @@
 #include "engine/experts/expert_fetch.h"
 #include "engine/experts/expert_store.h"
 #include "engine/experts/expert_tiers.h"
+#include "engine/reads/model_files.h"
 #include "expert_cache/expert_cache.h"
 
 /* The host's slots beyond the experts that have none on the device, in layers' top-k: experts pass
@@ -53,15 +54,15 @@ static enum sl_status device_slots(const struct sl_expert_layout *l, struct sl_m
     p->vram_least_bytes = sl_plan_name_least(fixed + least);
     if (p->vram_budget_bytes < fixed + least)
         return refuse_device(p, least_slots(l), least, err);
-    enum sl_status st = sl_cache_split(classes, l->n_class, p->vram_budget_bytes - fixed,
-                                       p->device_class_slots, err);
+    enum sl_status status = sl_cache_split(classes, l->n_class, p->vram_budget_bytes - fixed,
+                                           p->device_class_slots, err);
     p->n_device_slots = 0;
     p->device_slot_bytes = beside_slots(l, p);
-    for (uint32_t c = 0; c < l->n_class && st == SL_OK; c++) {
+    for (uint32_t c = 0; c < l->n_class && status == SL_OK; c++) {
         p->n_device_slots += p->device_class_slots[c];
         p->device_slot_bytes += (uint64_t)p->device_class_slots[c] * l->classes[c].slot.slot_bytes;
     }
-    return st;
+    return status;
 }
 
 /* ---- the host's ---- */
@@ -107,13 +108,13 @@ static uint64_t room_for_slots(const struct sl_memory_plan *p, uint64_t others) 
 
 enum sl_status sl_plan_slots(const struct sl_expert_layout *l, struct sl_memory_plan *p,
                              struct sl_err *err) {
-    struct sl_reader_config queue = sl_store_reader_config(&p->config);
+    struct sl_reader_config queue = sl_model_reader_config(&p->config);
     uint32_t rows = p->config.batch_tokens;
     size_t table = sl_fetch_bytes(l, 1, rows) - sl_fetch_bytes(l, 0, rows);
     struct sl_cache_class classes[SL_SLAB_CLASSES];
     uint64_t base = sl_fetch_bytes(l, 0, rows) + sl_reader_size_bytes(&queue) + SL_HUGE_PAGE_BYTES;
     struct sl_err device_err;
-    enum sl_status device_st = p->discrete ? device_slots(l, p, &device_err) : SL_OK;
+    enum sl_status device_status = p->discrete ? device_slots(l, p, &device_err) : SL_OK;
     if (p->reads_back)
         base += sl_tiers_host_bytes(l, p->n_device_slots, rows);
     if (p->reads_back && !p->discrete)
@@ -129,19 +130,19 @@ enum sl_status sl_plan_slots(const struct sl_expert_layout *l, struct sl_memory_
     }
     uint64_t others = sl_plan_fixed_bytes(p) + base;
     p->least_bytes = sl_plan_name_least(others + least);
-    if (device_st != SL_OK) {
+    if (device_status != SL_OK) {
         *err = device_err;
-        return device_st;
+        return device_status;
     }
     if (p->budget_bytes < others + least)
         return refuse_host(p, least_slots(l), least, err);
     p->pinned_least_bytes = p->reads_back ? p->pinned_bytes + least : 0;
     if (p->pinned_budget_bytes < p->pinned_least_bytes)
         return sl_plan_refuse_pinned(p, p->pinned_least_bytes, err);
-    enum sl_status st =
+    enum sl_status status =
         sl_cache_split(classes, l->n_class, room_for_slots(p, others), p->class_slots, err);
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     p->n_slots = 0;
     for (uint32_t c = 0; c < l->n_class; c++) {
         p->n_slots += p->class_slots[c];

@@ -44,10 +44,10 @@ static _Atomic uint64_t looking_took_bytes;
 enum sl_status sl_devices_look(const struct sl_backend *backend, struct sl_device_found *out_found,
                                uint32_t max_found, uint32_t *out_n, struct sl_err *err) {
     uint64_t before = held_bytes();
-    enum sl_status st = backend->enumerate(out_found, max_found, out_n, err);
-    if (st == SL_OK)
+    enum sl_status status = backend->enumerate(out_found, max_found, out_n, err);
+    if (status == SL_OK)
         note_most(&looking_took_bytes, before, held_bytes());
-    return st;
+    return status;
 }
 
 /* ---- names ---- */
@@ -73,42 +73,42 @@ static enum sl_status push_all(const struct sl_backend *backend, uint32_t most, 
     uint32_t n = 0, n_usable = 0, first = names->n;
     if (!found)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for a list of devices");
-    enum sl_status st = sl_devices_look(backend, found, SL_DEVICE_MAX_NUMBER + 1, &n, err);
-    for (uint32_t i = 0; st == SL_OK && i < n && i <= SL_DEVICE_MAX_NUMBER; i++) {
+    enum sl_status status = sl_devices_look(backend, found, SL_DEVICE_MAX_NUMBER + 1, &n, err);
+    for (uint32_t i = 0; status == SL_OK && i < n && i <= SL_DEVICE_MAX_NUMBER; i++) {
         const char *why_not = found[i].why_not.text;
         if (*why_not && !logged)
             sl_warn("%s is not used: %s", found[i].id, why_not);
         bool usable = !*why_not && !found[i].software;
         n_usable += usable;
         if (usable && names->n < most)
-            st = push(names, (struct sl_device_ref){backend, i}, err);
+            status = push(names, (struct sl_device_ref){backend, i}, err);
     }
-    if (st == SL_OK && !n_usable)
-        st = sl_fail(err, SL_ERR_UNSUPPORTED, "%s",
-                     n && found[0].why_not.text[0] ? found[0].why_not.text
-                     : n ? "only software devices are there: name them by number"
-                         : "there is no such device");
-    if (st == SL_OK && n_usable > names->n - first && !logged)
+    if (status == SL_OK && !n_usable)
+        status = sl_fail(err, SL_ERR_UNSUPPORTED, "%s",
+                         n && found[0].why_not.text[0] ? found[0].why_not.text
+                         : n ? "only software devices are there: name them by number"
+                             : "there is no such device");
+    if (status == SL_OK && n_usable > names->n - first && !logged)
         sl_warn("%u %s are there: the model's layers are divided over the first %u", n_usable,
                 backend->devices, names->n - first);
     free(found);
-    return st;
+    return status;
 }
 
 static enum sl_status push_item(const struct sl_engine_config *config,
                                 const struct sl_device_item *item, uint32_t n_first, uint32_t most,
                                 struct sl_device_names *names, struct sl_err *err) {
     struct sl_device_ref ref = item->ref;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     switch (item->which) {
     case SL_DEVICE_ALL:
         return push_all(ref.backend, most, config->devices_logged, names, err);
     case SL_DEVICE_NUMBER:
         return push(names, ref, err);
     case SL_DEVICE_FIRST:
-        for (ref.number = 0; ref.number < n_first && st == SL_OK; ref.number++)
-            st = push(names, ref, err);
-        return st;
+        for (ref.number = 0; ref.number < n_first && status == SL_OK; ref.number++)
+            status = push(names, ref, err);
+        return status;
     }
     return sl_fail(err, SL_ERR_INVALID, "a device of kind %d", (int)item->which);
 }
@@ -119,10 +119,10 @@ static enum sl_status push_list(const struct sl_engine_config *config,
                                 const struct sl_device_list *list, uint32_t n_split, uint32_t most,
                                 struct sl_device_names *names, struct sl_err *err) {
     uint32_t n_first = list->n == 1 && n_split && !is_host(list->at[0].ref) ? n_split : 1;
-    enum sl_status st = SL_OK;
-    for (uint32_t i = 0; i < list->n && st == SL_OK; i++)
-        st = push_item(config, &list->at[i], n_first, most, names, err);
-    return st;
+    enum sl_status status = SL_OK;
+    for (uint32_t i = 0; i < list->n && status == SL_OK; i++)
+        status = push_item(config, &list->at[i], n_first, most, names, err);
+    return status;
 }
 
 static uint32_t count_cards(const struct sl_device_names *names) {
@@ -165,11 +165,11 @@ enum sl_status sl_device_names(const struct sl_engine_config *config, uint32_t n
     struct sl_device_names names = {0};
     struct sl_device_list list = {0};
     uint32_t most = n_layer < SL_MAX_STAGES ? n_layer : SL_MAX_STAGES;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     if (!config->device_source && config->device)
-        st = sl_device_list_parse(config->device, &list, err);
-    if (st == SL_OK)
-        st = push_list(config, &list, n_split, most, &names, err);
+        status = sl_device_list_parse(config->device, &list, err);
+    if (status == SL_OK)
+        status = push_list(config, &list, n_split, most, &names, err);
     if (config->device_source) {
         names.n = config->device_source->n_devices ? config->device_source->n_devices : 1;
     } else if (!list.n) {
@@ -179,16 +179,16 @@ enum sl_status sl_device_names(const struct sl_engine_config *config, uint32_t n
     }
     names.n_local = names.n;
     names.n += config->remote ? config->remote->n : 0;
-    if (st == SL_OK && names.n > most)
-        st = sl_fail(err, SL_ERR_CONFIG, "%u devices for a model of %u layers: at most %u", names.n,
-                     n_layer, most);
-    if (st == SL_OK)
-        st = check_split(config, &names, n_split, err);
-    if (st == SL_OK)
-        st = check_counts(config, count_cards(&names) ? count_cards(&names) : 1, err);
-    if (st == SL_OK)
+    if (status == SL_OK && names.n > most)
+        status = sl_fail(err, SL_ERR_CONFIG, "%u devices for a model of %u layers: at most %u",
+                         names.n, n_layer, most);
+    if (status == SL_OK)
+        status = check_split(config, &names, n_split, err);
+    if (status == SL_OK)
+        status = check_counts(config, count_cards(&names) ? count_cards(&names) : 1, err);
+    if (status == SL_OK)
         *out_names = names;
-    return st;
+    return status;
 }
 
 /* ---- opening ---- */
@@ -222,16 +222,16 @@ static enum sl_status open_one(const struct sl_engine_config *config,
         return config->remote->open_planned(config->remote, i - names->n_local, out_dev, err);
     if (!names->at[i].backend)
         return config->device_source->open(config->device_source, i, out_dev, err);
-    enum sl_status st = sl_registry_open(names->at[i], &options, out_dev, err);
-    if (st == SL_ERR_UNSUPPORTED && has_driver(names->at[i]) && !names->any)
+    enum sl_status status = sl_registry_open(names->at[i], &options, out_dev, err);
+    if (status == SL_ERR_UNSUPPORTED && has_driver(names->at[i]) && !names->any)
         say_what_is_there(err);
-    return st;
+    return status;
 }
 
 /* ---- budgets ---- */
 
 /* What a process that was given no budget may take. */
-static uint64_t free_ram(void) {
+static uint64_t free_ram(bool logged) {
     struct sl_memory_look look;
     struct sl_memory_budget b;
     struct sl_err why;
@@ -240,11 +240,12 @@ static uint64_t free_ram(void) {
         return 0;
     }
     sl_memory_budget(&look, &b);
-    sl_info("memory: %.1f MiB are free%s%s, %.1f MiB of them stay free, so the budget is %.1f MiB "
-            "(--ram sets it)",
-            (double)b.free_bytes / 0x1p20, b.by_cgroup ? " by " : "",
-            b.by_cgroup ? look.limit_path : "", (double)b.reserve_bytes / 0x1p20,
-            (double)b.budget_bytes / 0x1p20);
+    sl_log(logged ? SL_LOG_DEBUG : SL_LOG_INFO,
+           "memory: %.1f MiB are free%s%s, %.1f MiB of them stay free, so the budget is %.1f MiB "
+           "(--ram sets it)",
+           (double)b.free_bytes / 0x1p20, b.by_cgroup ? " by " : "",
+           b.by_cgroup ? look.limit_path : "", (double)b.reserve_bytes / 0x1p20,
+           (double)b.budget_bytes / 0x1p20);
     return b.budget_bytes;
 }
 
@@ -254,10 +255,10 @@ static enum sl_status free_vram(const struct sl_engine_config *config, struct sl
                                 uint32_t sharers, uint64_t *in_out_bytes, struct sl_err *err) {
     uint64_t free_bytes = 0, total_bytes = 0, given = *in_out_bytes;
     uint64_t reserve = config->vram_reserve_bytes ? config->vram_reserve_bytes : VRAM_RESERVE_BYTES;
-    enum sl_status st = sl_device_memory(dev, &free_bytes, &total_bytes);
-    if (st != SL_OK)
-        return sl_fail(err, st, "%s does not say how much memory is free: %s", dev->caps.name,
-                       sl_status_text(st));
+    enum sl_status status = sl_device_memory(dev, &free_bytes, &total_bytes);
+    if (status != SL_OK)
+        return sl_fail(err, status, "%s does not say how much memory is free: %s", dev->caps.name,
+                       sl_status_text(status));
     if (given) {
         if (!config->devices_logged && free_bytes && given > free_bytes / sharers)
             sl_warn("%s: %.0f MiB are free of the %.0f that --vram allows", dev->caps.name,
@@ -307,7 +308,7 @@ static enum sl_status find_budgets(const struct sl_engine_config *config,
     bool any_discrete = false;
     uint32_t card = 0;
     if (!planned->ram_bytes && !planned->n_hosts)
-        planned->ram_bytes = free_ram();
+        planned->ram_bytes = free_ram(config->devices_logged);
     for (uint32_t i = 0; i < names->n_local; i++)
         any_discrete |= sl_device_is_discrete(dev[i]);
     for (uint32_t i = 0; i < names->n; i++) {
@@ -325,10 +326,10 @@ static enum sl_status find_budgets(const struct sl_engine_config *config,
             planned->vram_each[i] = 0;
             continue;
         }
-        enum sl_status st =
+        enum sl_status status =
             free_vram(config, dev[i], sharers_of(names, i), &planned->vram_each[i], err);
-        if (st != SL_OK)
-            return st;
+        if (status != SL_OK)
+            return status;
     }
     planned->n_vram = names->n;
     planned->vram_bytes = planned->vram_each[0];
@@ -340,24 +341,24 @@ enum sl_status sl_devices_open(const struct sl_engine_config *config,
                                struct sl_engine_config *out_planned, struct sl_err *err) {
     struct sl_device *dev[SL_MAX_STAGES] = {0};
     struct sl_engine_config planned = *config;
-    enum sl_status st = check_isa(config, names, err);
-    if (st == SL_OK && !config->device_source)
+    enum sl_status status = check_isa(config, names, err);
+    if (status == SL_OK && !config->device_source)
         planned.driver_bytes += atomic_load(&looking_took_bytes);
-    for (uint32_t i = 0; i < names->n && st == SL_OK; i++) {
+    for (uint32_t i = 0; i < names->n && status == SL_OK; i++) {
         bool driver = has_driver(names->at[i]);
         uint64_t before = driver ? held_bytes() : 0;
-        st = open_one(config, names, i, &dev[i], err);
-        if (st == SL_OK && driver)
+        status = open_one(config, names, i, &dev[i], err);
+        if (status == SL_OK && driver)
             planned.driver_bytes += driver_bytes(i, before, held_bytes());
     }
-    if (st == SL_OK)
+    if (status == SL_OK)
         planned.process_bytes += planned.driver_bytes;
-    if (st == SL_OK)
-        st = find_budgets(config, names, dev, &planned, err);
-    if (st != SL_OK) {
+    if (status == SL_OK)
+        status = find_budgets(config, names, dev, &planned, err);
+    if (status != SL_OK) {
         for (uint32_t i = 0; i < names->n; i++)
             sl_device_close(&dev[i]);
-        return st;
+        return status;
     }
     memcpy(out_devices, dev, names->n * sizeof *dev);
     *out_planned = planned;

@@ -3,7 +3,7 @@
 #ifndef SL_ENGINE_OPEN_DEVICE_H
 #define SL_ENGINE_OPEN_DEVICE_H
 
-#include "backends/registry.h"
+#include "backends/registry/registry.h"
 #include "engine/types/config.h"
 #include "model/arch/model.h"
 

@@ -45,9 +45,9 @@ enum sl_status sl_plan_hosts_find(const struct sl_engine_config *config,
     plans->hosts[0].ram_budget_bytes = or_unbound(config->ram_bytes);
     plans->hosts[0].pinned_budget_bytes = or_unbound(config->pinned_bytes);
     for (uint32_t h = 0; h < config->n_hosts; h++) {
-        enum sl_status st = add_host(&config->hosts[h], &plans->hosts[h], err);
-        if (st != SL_OK)
-            return st;
+        enum sl_status status = add_host(&config->hosts[h], &plans->hosts[h], err);
+        if (status != SL_OK)
+            return status;
     }
     for (uint32_t i = 0; i < plans->n; i++) {
         uint32_t h = config->n_hosts ? config->host_of[i] : 0;
@@ -67,6 +67,41 @@ bool sl_stage_is_first_on_host(const struct sl_stage_plans *plans, uint32_t i) {
         if (plans->at[j].host == plans->at[i].host)
             return false;
     return true;
+}
+
+static bool has_own_gpu(const struct sl_stage_plans *plans, uint32_t i) {
+    for (uint32_t j = 0; j < plans->n; j++)
+        if (j != i && plans->at[i].host == plans->at[j].host &&
+            sl_device_is_same(plans->at[i].dev, plans->at[j].dev))
+            return false;
+    return true;
+}
+
+/* Devices of different backends, or of different hosts, copy nothing from one another. */
+bool sl_stage_may_relay(const struct sl_stage_plans *plans, uint32_t i) {
+    uint32_t n = 0;
+    if (i >= plans->n_local)
+        return false;
+    for (uint32_t j = 0; j < plans->n; j++)
+        n += plans->at[j].host == plans->at[i].host &&
+             plans->at[j].dev->ops == plans->at[i].dev->ops && has_own_gpu(plans, j);
+    return n > 1 && has_own_gpu(plans, i);
+}
+
+struct sl_plan_place sl_stage_place(const struct sl_stage_plans *plans,
+                                    const struct sl_model *whole, uint32_t i) {
+    struct sl_plan_place place = {.whole = whole,
+                                  .stage = i,
+                                  .n_stages = plans->n,
+                                  .host = plans->at[i].host,
+                                  .first_on_host = sl_stage_is_first_on_host(plans, i),
+                                  .remote = i >= plans->n_local};
+    for (uint32_t j = 0; j < plans->n; j++) {
+        const struct sl_stage_plan *s = &plans->at[j];
+        place.any_discrete |= sl_device_is_discrete(s->dev);
+        place.any_reads_back |= s->host == place.host && !s->dev->caps.host_visible;
+    }
+    return place;
 }
 
 void sl_plan_host_config(const struct sl_stage_plans *plans, uint32_t i,

@@ -1,7 +1,7 @@
 #include "engine/plan/plan_speed.h"
 
-#include "engine/experts/expert_layout.h"
-#include "engine/experts/heat_store.h"
+#include "engine/reads/expert_layout.h"
+#include "engine/heat/heat_store.h"
 #include "model/arch/model_slice.h"
 
 #include <math.h>
@@ -38,14 +38,23 @@ struct sl_ceilings sl_ceilings_discrete(const struct sl_plan_speed *s,
     return c;
 }
 
+/* Bytes of a tensor that a token reads: of adjugate experts only those that its experts share. */
+static uint64_t of_token(const struct sl_layer *layer, enum sl_layer_role role) {
+    const struct sl_experts_spec *x = &layer->spec.experts;
+    uint64_t n = layer->t[role]->size_bytes;
+    if (role < SL_L_ADJUGATE_GATE || role > SL_L_ADJUGATE_DOWN)
+        return n;
+    return n / sl_experts_adjugate(x) * sl_experts_adjugate_used(x);
+}
+
 uint64_t sl_dense_token_bytes(const struct sl_model *m) {
     uint64_t n = 0;
     if (sl_model_has_output(m))
         n = m->global[SL_G_OUTPUT]->size_bytes + m->global[SL_G_OUTPUT_NORM]->size_bytes;
-    for (uint32_t i = 0; i < m->hp.n_layer; i++)
+    for (uint32_t i = 0; i < sl_answer_layers(&m->hp); i++)
         for (uint32_t r = 0; r < SL_L_COUNT; r++)
             if (m->layers[i].t[r] && !sl_role_is_expert((enum sl_layer_role)r))
-                n += m->layers[i].t[r]->size_bytes;
+                n += of_token(&m->layers[i], (enum sl_layer_role)r);
     return n;
 }
 
@@ -174,17 +183,17 @@ enum sl_status sl_plan_speed_make(const struct sl_model *model, const struct sl_
     struct sl_expert_layout l;
     struct sl_plan_speed s;
     struct slots slots = {plan->class_slots, plan->device_class_slots};
-    enum sl_status st = sl_expert_layout_make(model, &l, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_expert_layout_make(model, &l, err);
+    if (status != SL_OK)
+        return status;
     struct known known = {plan->streaming ? open_heat(model, &l, heat_file) : NULL, 0};
-    st = find_speed(model, &l, plan->streaming ? &slots : NULL, &known, &s, err);
+    status = find_speed(model, &l, plan->streaming ? &slots : NULL, &known, &s, err);
     if (known.heat)
         sl_heat_destroy(&known.heat);
     sl_expert_layout_release(&l);
-    if (st == SL_OK)
+    if (status == SL_OK)
         *out_speed = s;
-    return st;
+    return status;
 }
 
 /* ---- several hosts ---- */
@@ -195,19 +204,19 @@ static enum sl_status stage_speed(const struct sl_model *model, const struct sl_
     struct sl_model slice;
     struct sl_expert_layout l;
     struct slots slots = {stage->class_slots, stage->device_class_slots};
-    enum sl_status st = sl_model_slice(model, stage->first_layer, stage->n_layer, &slice, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_model_slice(model, stage->first_layer, stage->n_layer, &slice, err);
+    if (status != SL_OK)
+        return status;
     if (!is_first)
         sl_model_slice_drop_input(&slice);
-    st = sl_expert_layout_make(&slice, &l, err);
-    if (st == SL_OK) {
-        st = find_speed(&slice, &l, stage->streaming ? &slots : NULL, known, out, err);
+    status = sl_expert_layout_make(&slice, &l, err);
+    if (status == SL_OK) {
+        status = find_speed(&slice, &l, stage->streaming ? &slots : NULL, known, out, err);
         known->first += l.n_layer;
         sl_expert_layout_release(&l);
     }
     sl_model_slice_release(&slice);
-    return st;
+    return status;
 }
 
 enum sl_status sl_plan_stage_speeds(const struct sl_model *model, const struct sl_memory_plan *plan,
@@ -215,16 +224,16 @@ enum sl_status sl_plan_stage_speeds(const struct sl_model *model, const struct s
                                     struct sl_plan_speed out_speeds[SL_MAX_STAGES],
                                     struct sl_err *err) {
     struct sl_expert_layout l;
-    enum sl_status st = sl_expert_layout_make(model, &l, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_expert_layout_make(model, &l, err);
+    if (status != SL_OK)
+        return status;
     struct known known = {plan->streaming ? open_heat(model, &l, heat_file) : NULL, 0};
-    for (uint32_t i = 0; i < plan->n_stages && st == SL_OK; i++)
-        st = stage_speed(model, &plan->stages[i], !i, &known, &out_speeds[i], err);
+    for (uint32_t i = 0; i < plan->n_stages && status == SL_OK; i++)
+        status = stage_speed(model, &plan->stages[i], !i, &known, &out_speeds[i], err);
     if (known.heat)
         sl_heat_destroy(&known.heat);
     sl_expert_layout_release(&l);
-    return st;
+    return status;
 }
 
 double sl_stage_link_rate(const struct sl_memory_plan *p, uint32_t stage) {

@@ -1,8 +1,8 @@
 #include "engine/plan/stage_costs.h"
 
 #include "engine/experts/expert_tiers.h"
-#include "engine/experts/expert_layout.h"
-#include "engine/experts/heat_store.h"
+#include "engine/reads/expert_layout.h"
+#include "engine/heat/heat_store.h"
 #include "engine/plan/plan_hosts.h"
 #include "engine/plan/plan_speed.h"
 
@@ -25,9 +25,9 @@ struct measure {
 static enum sl_status look(struct measure *m, uint32_t first, uint32_t n,
                            enum sl_experts_where where, struct sl_err *err) {
     struct sl_model slice;
-    enum sl_status st = sl_model_slice_alone(m->model, first, n, &slice, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_model_slice_alone(m->model, first, n, &slice, err);
+    if (status != SL_OK)
+        return status;
     m->config.experts = where;
     return sl_memory_plan_make_stage(&slice, &m->place, &m->config, m->dev, &m->plan, err);
 }
@@ -35,32 +35,32 @@ static enum sl_status look(struct measure *m, uint32_t first, uint32_t n,
 /* What a stage has besides its layers: activations grow with layers. */
 static enum sl_status look_at_stage(struct measure *m, uint64_t *out_activations,
                                     struct sl_err *err) {
-    enum sl_status st = look(m, 0, 1, SL_EXPERTS_RESIDENT, err);
+    enum sl_status status = look(m, 0, 1, SL_EXPERTS_RESIDENT, err);
     uint64_t one = m->plan.activation_bytes;
-    if (st == SL_OK)
-        st = look(m, 0, 2, SL_EXPERTS_RESIDENT, err);
+    if (status == SL_OK)
+        status = look(m, 0, 2, SL_EXPERTS_RESIDENT, err);
     uint64_t both = m->plan.activation_bytes, layer = both > one ? both - one : 0;
     if (m->model->hp.n_layer == 2)
         layer = 0; /* the second has the logits too; counting them as a layer's is wrong */
     *out_activations = one > layer ? one - layer : 0;
-    return st;
+    return status;
 }
 
 static enum sl_status look_at_layer(struct measure *m, uint32_t i, uint64_t stage_activations,
                                     struct sl_split_layer *out, uint64_t *in_out_ahead,
                                     struct sl_err *err) {
-    enum sl_status st = look(m, i, 1, SL_EXPERTS_RESIDENT, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = look(m, i, 1, SL_EXPERTS_RESIDENT, err);
+    if (status != SL_OK)
+        return status;
     struct sl_memory_plan *p = &m->plan;
     uint64_t weights = p->weight_bytes - p->expert_bytes, activations = p->activation_bytes;
     out->expert_bytes = p->expert_bytes;
     out->fixed_bytes = p->kv_bytes + activations -
                        (stage_activations < activations ? stage_activations : activations);
     if (p->expert_bytes) {
-        st = look(m, i, 1, SL_EXPERTS_STREAMED, err);
-        if (st != SL_OK)
-            return st;
+        status = look(m, i, 1, SL_EXPERTS_STREAMED, err);
+        if (status != SL_OK)
+            return status;
         weights = p->weight_bytes > weights ? p->weight_bytes : weights;
         uint64_t ahead = p->activation_bytes > activations ? p->activation_bytes - activations : 0;
         *in_out_ahead = ahead > *in_out_ahead ? ahead : *in_out_ahead;
@@ -69,23 +69,23 @@ static enum sl_status look_at_layer(struct measure *m, uint32_t i, uint64_t stag
     struct sl_model slice;
     struct sl_err why;
     out->joined = sl_model_cut(m->model, i, &why) != SL_OK;
-    st = sl_model_slice_alone(m->model, i, 1, &slice, err);
-    if (st == SL_OK) {
+    status = sl_model_slice_alone(m->model, i, 1, &slice, err);
+    if (status == SL_OK) {
         out->dense_token_bytes = (double)sl_dense_token_bytes(&slice);
         const struct sl_experts_spec *x = &slice.layers[0].spec.experts;
         out->routed_token_bytes =
             (double)out->expert_bytes * x->n_used / (x->n_expert ? x->n_expert : 1);
     }
-    return st;
+    return status;
 }
 
 /* Slots for the top-k of a layer of every class, and what comes with them. */
 static enum sl_status least_slots(const struct sl_model *model, uint32_t batch_tokens,
                                   uint64_t relay_bytes, uint64_t *out_bytes, struct sl_err *err) {
     struct sl_expert_layout l;
-    enum sl_status st = sl_expert_layout_make(model, &l, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_expert_layout_make(model, &l, err);
+    if (status != SL_OK)
+        return status;
     *out_bytes = l.n_layer ? sl_tiers_device_bytes(&l, batch_tokens) + relay_bytes : 0;
     for (uint32_t c = 0; c < l.n_class; c++)
         *out_bytes += (uint64_t)l.classes[c].slot.slot_bytes * l.classes[c].k;
@@ -156,11 +156,11 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
     c.layers = calloc(n_layer, sizeof *c.layers);
     uint64_t activations = 0, ahead = 0;
     struct sl_device_limits limits;
-    enum sl_status st = m && c.layers ? SL_OK
-                                      : sl_fail(err, SL_ERR_NOMEM,
-                                                "no memory for a table of the "
-                                                "model's layers");
-    if (st == SL_OK) {
+    enum sl_status status = m && c.layers ? SL_OK
+                                          : sl_fail(err, SL_ERR_NOMEM,
+                                                    "no memory for a table of the "
+                                                    "model's layers");
+    if (status == SL_OK) {
         uint32_t most = measured_device(plans);
         *m = (struct measure){.model = model, .config = *config, .dev = plans->at[most].dev};
         /* As the last of several: what the process has once is not the device's. */
@@ -170,19 +170,24 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
         m->place.relays = true;
         m->config.ram_bytes = m->config.vram_bytes = UINT64_MAX;
         m->config.no_overflow = false;
-        st = look_at_stage(m, &activations, err);
+        status = look_at_stage(m, &activations, err);
     }
-    for (uint32_t i = 0; i < n_layer && st == SL_OK; i++)
-        st = look_at_layer(m, i, activations, &c.layers[i], &ahead, err);
-    if (st == SL_OK)
-        st = least_slots(model, m->plan.config.batch_tokens, relay_bytes(plans),
-                         &c.model.least_slot_bytes, err);
-    if (st == SL_OK)
+    for (uint32_t i = 0; i < n_layer && status == SL_OK; i++)
+        status = look_at_layer(m, i, activations, &c.layers[i], &ahead, err);
+    if (status == SL_ERR_UNSUPPORTED && plans->n_hosts > 1) {
+        struct sl_err why = *err;
+        sl_fail(err, status, "host '%s': %.380s",
+                plans->hosts[plans->at[measured_device(plans)].host].name, why.text);
+    }
+    if (status == SL_OK)
+        status = least_slots(model, m->plan.config.batch_tokens, relay_bytes(plans),
+                             &c.model.least_slot_bytes, err);
+    if (status == SL_OK)
         limits = m->plan.limits;
     free(m);
-    if (st != SL_OK) {
+    if (status != SL_OK) {
         sl_stage_costs_release(&c);
-        return st;
+        return status;
     }
     c.model.layers = c.layers;
     c.model.least_slot_bytes += ahead;
@@ -230,19 +235,19 @@ bool sl_stage_costs_add_heat(struct sl_stage_costs *costs, const struct sl_model
     struct sl_expert_layout l;
     struct sl_heat *heat = NULL;
     struct sl_err why;
-    enum sl_status st = sl_expert_layout_make(model, &l, &why);
-    if (st != SL_OK)
+    enum sl_status status = sl_expert_layout_make(model, &l, &why);
+    if (status != SL_OK)
         return true;
     struct sl_heat_config shape;
     sl_expert_layout_heat(&l, sl_model_fingerprint(model), &shape);
     if (l.n_layer && sl_heat_create(&shape, &heat, &why) == SL_OK) {
-        st = sl_heat_store_ask(heat_file, heat);
-        if (st == SL_OK)
+        status = sl_heat_store_ask(heat_file, heat);
+        if (status == SL_OK)
             rank(costs, &l, heat);
         sl_heat_destroy(&heat);
     }
     sl_expert_layout_release(&l);
-    return st != SL_AGAIN;
+    return status != SL_AGAIN;
 }
 
 bool sl_stage_costs_raise(struct sl_stage_costs *costs, const struct sl_stage_plans *plans) {

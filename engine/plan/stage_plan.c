@@ -1,7 +1,7 @@
 #include "engine/plan/stage_plan.h"
 
 #include "common/log.h"
-#include "engine/experts/expert_layout.h"
+#include "engine/reads/expert_layout.h"
 #include "engine/forward/arithmetic.h"
 #include "engine/plan/memory_plan_internal.h"
 #include "engine/plan/open_device.h"
@@ -29,6 +29,12 @@ static void add_bytes(const struct sl_memory_plan *p, struct sl_memory_plan *w) 
     w->expert_bytes += p->expert_bytes;
     w->slot_bytes += p->slot_bytes;
     w->stream_bytes += p->stream_bytes;
+    w->table_bytes += p->table_bytes;
+    w->table_cache_bytes += p->table_cache_bytes;
+    w->large_table_bytes += p->large_table_bytes;
+    w->streamed_table_bytes += p->streamed_table_bytes;
+    w->tables |= p->tables;
+    w->tables_why = w->tables_why ? w->tables_why : p->tables_why;
     w->device_slot_bytes += p->device_slot_bytes;
     w->pinned_bytes += p->pinned_bytes;
     w->load_bytes += p->load_bytes;
@@ -115,9 +121,9 @@ static enum sl_status join(const struct sl_model *model, struct sl_stage_plans *
                            struct sl_err *err) {
     struct sl_expert_layout whole, slice;
     struct sl_memory_plan *w = &plans->whole;
-    enum sl_status st = sl_expert_layout_make(model, &whole, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_expert_layout_make(model, &whole, err);
+    if (status != SL_OK)
+        return status;
     *w = plans->at[0].plan;
     w->n_class = whole.n_class;
     w->n_logit_rows = plans->at[plans->n - 1].plan.n_logit_rows;
@@ -125,15 +131,15 @@ static enum sl_status join(const struct sl_model *model, struct sl_stage_plans *
     w->streaming = w->discrete = w->reads_back = false;
     memset(w->class_slots, 0, sizeof w->class_slots);
     memset(w->device_class_slots, 0, sizeof w->device_class_slots);
-    for (uint32_t i = 0; i < plans->n && st == SL_OK; i++) {
+    for (uint32_t i = 0; i < plans->n && status == SL_OK; i++) {
         const struct sl_memory_plan *p = &plans->at[i].plan;
         w->stages[i] = p->stages[i];
         w->discrete |= p->discrete;
         w->reads_back |= p->reads_back;
         if (i)
             add_bytes(p, w);
-        st = sl_expert_layout_make(&plans->at[i].model, &slice, err);
-        if (st != SL_OK)
+        status = sl_expert_layout_make(&plans->at[i].model, &slice, err);
+        if (status != SL_OK)
             break;
         add_slots(&whole, &slice, p, w);
         sl_expert_layout_release(&slice);
@@ -141,45 +147,10 @@ static enum sl_status join(const struct sl_model *model, struct sl_stage_plans *
     add_rows(plans, w);
     join_hosts(plans);
     sl_expert_layout_release(&whole);
-    return st;
+    return status;
 }
 
 /* ---- several stages ---- */
-
-static bool has_own_gpu(const struct sl_stage_plans *plans, uint32_t i) {
-    for (uint32_t j = 0; j < plans->n; j++)
-        if (j != i && plans->at[i].host == plans->at[j].host &&
-            sl_device_is_same(plans->at[i].dev, plans->at[j].dev))
-            return false;
-    return true;
-}
-
-/* Devices of different backends, or of different hosts, copy nothing from one another. */
-bool sl_stage_may_relay(const struct sl_stage_plans *plans, uint32_t i) {
-    uint32_t n = 0;
-    if (i >= plans->n_local)
-        return false;
-    for (uint32_t j = 0; j < plans->n; j++)
-        n += plans->at[j].host == plans->at[i].host &&
-             plans->at[j].dev->ops == plans->at[i].dev->ops && has_own_gpu(plans, j);
-    return n > 1 && has_own_gpu(plans, i);
-}
-
-struct sl_plan_place sl_stage_place(const struct sl_stage_plans *plans,
-                                    const struct sl_model *whole, uint32_t i) {
-    struct sl_plan_place place = {.whole = whole,
-                                  .stage = i,
-                                  .n_stages = plans->n,
-                                  .host = plans->at[i].host,
-                                  .first_on_host = sl_stage_is_first_on_host(plans, i),
-                                  .remote = i >= plans->n_local};
-    for (uint32_t j = 0; j < plans->n; j++) {
-        const struct sl_stage_plan *s = &plans->at[j];
-        place.any_discrete |= sl_device_is_discrete(s->dev);
-        place.any_reads_back |= s->host == place.host && !s->dev->caps.host_visible;
-    }
-    return place;
-}
 
 struct planner {
     const struct sl_model *model;
@@ -232,19 +203,20 @@ static enum sl_status plan_only_copier(const struct planner *r, uint32_t i, stru
     struct sl_memory_plan *p = &r->plans->at[i].plan, *whole = &r->plans->whole;
     whole->least_bytes -= p->least_bytes;
     whole->vram_least_bytes -= p->vram_least_bytes;
-    enum sl_status st = plan_stage(r, i, UINT64_MAX, 0, false, err);
+    enum sl_status status = plan_stage(r, i, UINT64_MAX, 0, false, err);
     whole->least_bytes += p->least_bytes;
     whole->vram_least_bytes += p->vram_least_bytes;
-    return st;
+    return status;
 }
 
-static enum sl_status refuse_stage(const struct planner *r, uint32_t i, enum sl_status st,
+static enum sl_status refuse_stage(const struct planner *r, uint32_t i, enum sl_status status,
                                    const struct sl_err *why, struct sl_err *err) {
     const struct sl_stage_plan *s = &r->plans->at[i];
     const struct sl_hparams *hp = &s->model.hp;
     if (!hp->n_layer)
-        return sl_fail(err, st, "the embedding, on %.40s: %.300s", s->dev->caps.name, why->text);
-    return sl_fail(err, st, "layers %u to %u of %u, on %.40s: %.300s", hp->first_layer,
+        return sl_fail(err, status, "the embedding, on %.40s: %.300s", s->dev->caps.name,
+                       why->text);
+    return sl_fail(err, status, "layers %u to %u of %u, on %.40s: %.300s", hp->first_layer,
                    hp->first_layer + hp->n_layer - 1, r->model->hp.n_layer, s->dev->caps.name,
                    why->text);
 }
@@ -259,11 +231,11 @@ static enum sl_status plan_alone(const struct planner *r, struct sl_err *err) {
     plans->whole.least_bytes = plans->whole.vram_least_bytes = 0;
     for (uint32_t i = 0; i < plans->n; i++) {
         const struct sl_memory_plan *p = &plans->at[i].plan;
-        enum sl_status st = plan_stage(r, i, UINT64_MAX, 0, sl_stage_may_relay(plans, i), &why);
-        n_failed += st != SL_OK;
-        if (st != SL_OK && first == SL_OK) {
+        enum sl_status status = plan_stage(r, i, UINT64_MAX, 0, sl_stage_may_relay(plans, i), &why);
+        n_failed += status != SL_OK;
+        if (status != SL_OK && first == SL_OK) {
             only = i;
-            first = refuse_stage(r, i, st, &why, err);
+            first = refuse_stage(r, i, status, &why, err);
             if (!p->least_bytes)
                 return first; /* no budget would do */
         }
@@ -286,33 +258,33 @@ static enum sl_status plan_alone(const struct planner *r, struct sl_err *err) {
 static enum sl_status plan_with_hosts(const struct planner *r, struct sl_err *err) {
     struct sl_stage_plans *plans = r->plans;
     uint64_t ram[SL_MAX_STAGES] = {0}, pinned[SL_MAX_STAGES] = {0};
-    enum sl_status st = SL_OK;
-    for (uint32_t h = 0; h < plans->n_hosts && st == SL_OK; h++) {
-        st = sl_plan_divide_ram(plans, h, ram, err);
-        if (st == SL_OK)
-            st = sl_plan_divide_pinned(plans, h, pinned, err);
+    enum sl_status status = SL_OK;
+    for (uint32_t h = 0; h < plans->n_hosts && status == SL_OK; h++) {
+        status = sl_plan_divide_ram(plans, h, ram, err);
+        if (status == SL_OK)
+            status = sl_plan_divide_pinned(plans, h, pinned, err);
     }
-    for (uint32_t i = 0; i < plans->n && st == SL_OK; i++)
-        st = plan_stage(r, i, ram[i], pinned[i], plans->at[i].plan.relays, err);
-    return st;
+    for (uint32_t i = 0; i < plans->n && status == SL_OK; i++)
+        status = plan_stage(r, i, ram[i], pinned[i], plans->at[i].plan.relays, err);
+    return status;
 }
 
 static enum sl_status plan_both(const struct planner *r, struct sl_err *err) {
-    enum sl_status st = plan_alone(r, err);
-    return st == SL_OK ? plan_with_hosts(r, err) : st;
+    enum sl_status status = plan_alone(r, err);
+    return status == SL_OK ? plan_with_hosts(r, err) : status;
 }
 
 static enum sl_status cut(const struct planner *r, const struct sl_split *split,
                           struct sl_err *err) {
     uint32_t first = 0;
-    enum sl_status st = SL_OK;
-    for (uint32_t i = 0; i < split->n && st == SL_OK; i++) {
-        st = sl_model_slice(r->model, first, split->n_layer[i], &r->plans->at[i].model, err);
+    enum sl_status status = SL_OK;
+    for (uint32_t i = 0; i < split->n && status == SL_OK; i++) {
+        status = sl_model_slice(r->model, first, split->n_layer[i], &r->plans->at[i].model, err);
         if (i)
             sl_model_slice_drop_input(&r->plans->at[i].model);
         first += split->n_layer[i];
     }
-    return st;
+    return status;
 }
 
 static enum sl_status refuse_split(const struct planner *r, uint64_t least, struct sl_err *err) {
@@ -343,14 +315,14 @@ static uint64_t proven_least(const struct planner *r, struct sl_stage_costs *cos
         for (uint32_t k = 0; k < r->plans->n; k++)
             if (sl_device_is_discrete(r->plans->at[k].dev))
                 trial.config.vram_each[k] = costs->cards[k].budget_bytes = least;
-        enum sl_status st =
+        enum sl_status status =
             sl_split_choose(&costs->model, costs->cards, r->plans->n, r->none_here, &split, &next);
-        if (st == SL_OK && cut(&trial, &split, &why) == SL_OK) {
+        if (status == SL_OK && cut(&trial, &split, &why) == SL_OK) {
             if (plan_alone(&trial, &why) == SL_OK || !sl_stage_costs_raise(costs, r->plans))
                 return least;
             continue;
         }
-        if (st != SL_ERR_CONFIG)
+        if (status != SL_ERR_CONFIG)
             return least;
         least = next;
     }
@@ -372,15 +344,16 @@ static enum sl_status choose(struct planner *r, struct sl_stage_costs *costs,
                              struct sl_split *out_split, uint64_t *out_least) {
     const struct sl_split_model *m = &costs->model;
     uint32_t n = r->plans->n;
-    enum sl_status st = sl_split_choose(m, costs->cards, n, r->none_here, out_split, out_least);
-    if (st != SL_OK || r->heat_asked || !r->config.heat_file ||
+    enum sl_status status = sl_split_choose(m, costs->cards, n, r->none_here, out_split, out_least);
+    if (status != SL_OK || r->heat_asked || !r->config.heat_file ||
         !sl_split_lacks_room(m, costs->cards, out_split) || !all_alike(r->plans))
-        return st;
+        return status;
     r->heat_asked = true;
     if (!sl_stage_costs_add_heat(costs, r->model, r->config.heat_file))
         r->config.heat_file = NULL; /* a disk that hangs is waited for once */
     r->by_heat = m->heat != NULL;
-    return m->heat ? sl_split_choose(m, costs->cards, n, r->none_here, out_split, out_least) : st;
+    return m->heat ? sl_split_choose(m, costs->cards, n, r->none_here, out_split, out_least)
+                   : status;
 }
 
 /* Where there is one host its own refusal says so. */
@@ -395,31 +368,32 @@ static bool some_host_lacks(const struct sl_stage_plans *plans) {
 static enum sl_status divide(struct planner *r, const struct sl_split *given, struct sl_err *err) {
     struct sl_stage_costs costs = {0};
     struct sl_split split = *given;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     if (!given->n)
-        st = sl_stage_costs_make(r->model, &r->config, r->plans, &costs, err);
-    for (uint32_t i = 0; st == SL_OK && i < MAX_CHOICES; i++) {
+        status = sl_stage_costs_make(r->model, &r->config, r->plans, &costs, err);
+    for (uint32_t i = 0; status == SL_OK && i < MAX_CHOICES; i++) {
         uint64_t least = 0;
         if (!given->n)
-            st = choose(r, &costs, &split, &least);
-        if (st == SL_ERR_CONFIG && sl_stage_costs_free_host(&costs, r->plans))
-            st = choose(r, &costs, &split, &least); /* what the host lacks its own plan says */
-        if (st == SL_ERR_CONFIG)
-            st = refuse_split(r, least == UINT64_MAX ? least : proven_least(r, &costs, least), err);
-        else if (st != SL_OK)
-            st = sl_fail(err, st, "no memory for dividing the layers");
-        if (st == SL_OK)
-            st = cut(r, &split, err);
-        if (st != SL_OK)
+            status = choose(r, &costs, &split, &least);
+        if (status == SL_ERR_CONFIG && sl_stage_costs_free_host(&costs, r->plans))
+            status = choose(r, &costs, &split, &least); /* what the host lacks its own plan says */
+        if (status == SL_ERR_CONFIG)
+            status =
+                refuse_split(r, least == UINT64_MAX ? least : proven_least(r, &costs, least), err);
+        else if (status != SL_OK)
+            status = sl_fail(err, status, "no memory for dividing the layers");
+        if (status == SL_OK)
+            status = cut(r, &split, err);
+        if (status != SL_OK)
             break;
-        st = plan_alone(r, err);
-        bool again = st == SL_ERR_CONFIG || (st == SL_OK && some_host_lacks(r->plans));
+        status = plan_alone(r, err);
+        bool again = status == SL_ERR_CONFIG || (status == SL_OK && some_host_lacks(r->plans));
         if (!again || given->n || i + 1 == MAX_CHOICES || !sl_stage_costs_raise(&costs, r->plans))
             break;
-        st = SL_OK;
+        status = SL_OK;
     }
     sl_stage_costs_release(&costs);
-    return st;
+    return status;
 }
 
 /* Would it do without the pages that were asked for? */
@@ -445,27 +419,27 @@ static enum sl_status plan_several(struct planner *r, const struct sl_split *spl
     bool cache_open = r->config.cache_ram_bytes == SL_CACHE_RAM_AUTO;
     if (cache_open)
         r->config.cache_ram_bytes = 0;
-    enum sl_status st = divide(r, split, err);
+    enum sl_status status = divide(r, split, err);
     sl_plan_hosts_note_least(plans); /* one could do without the cache */
-    if (st == SL_OK)
-        st = plan_with_hosts(r, err);
-    if (st == SL_ERR_CONFIG)
-        st = blame_cache(r, split, err);
-    if (st != SL_OK)
-        return st;
+    if (status == SL_OK)
+        status = plan_with_hosts(r, err);
+    if (status == SL_ERR_CONFIG)
+        status = blame_cache(r, split, err);
+    if (status != SL_OK)
+        return status;
     uint64_t least = plans->whole.least_bytes;
     if (cache_open && (r->config.cache_ram_bytes = sl_plan_spare_for_cache(plans)) != 0) {
-        st = plan_both(r, err);
-        if (st == SL_ERR_CONFIG) { /* least budgets are rounded up: it was a little too much */
+        status = plan_both(r, err);
+        if (status == SL_ERR_CONFIG) { /* least budgets are rounded up: it was a little too much */
             r->config.cache_ram_bytes = 0;
-            st = plan_both(r, err);
+            status = plan_both(r, err);
         }
     }
-    if (st == SL_OK)
-        st = join(r->model, plans, err);
+    if (status == SL_OK)
+        status = join(r->model, plans, err);
     plans->whole.least_bytes = least; /* likewise */
     plans->whole.split_by_heat = r->by_heat;
-    return st;
+    return status;
 }
 
 static enum sl_status plan_one(const struct planner *r, struct sl_err *err) {
@@ -476,10 +450,11 @@ static enum sl_status plan_one(const struct planner *r, struct sl_err *err) {
         c.ram_bytes = c.hosts->ram_bytes;
         c.pinned_bytes = c.hosts->pinned_bytes;
     }
-    enum sl_status st = sl_memory_plan_make(r->model, &c, plans->at->dev, &plans->at->plan, err);
+    enum sl_status status =
+        sl_memory_plan_make(r->model, &c, plans->at->dev, &plans->at->plan, err);
     plans->whole = plans->at->plan;
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     sl_plan_hosts_note_least(plans);
     sl_plan_hosts_sum(plans);
     plans->hosts->ram_budget_bytes = plans->whole.budget_bytes;
@@ -520,36 +495,36 @@ static enum sl_status open_and_plan(const struct sl_model *model,
     p.at = calloc(p.n, sizeof *p.at);
     if (!p.at)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the plans of %u devices", p.n);
-    enum sl_status st = sl_devices_open(config, names, dev, &r.config, err);
+    enum sl_status status = sl_devices_open(config, names, dev, &r.config, err);
     for (uint32_t i = 0; i < p.n; i++) {
         p.at[i].dev = dev[i];
         p.at[i].model = *model;
     }
-    if (st == SL_OK && config->remote)
-        st = name_hosts(&r.config, &p, err);
-    if (st == SL_OK)
-        st = sl_plan_hosts_find(&r.config, &p, err);
-    if (st == SL_OK && p.n == 1) {
-        st = plan_one(&r, err);
-    } else if (st == SL_OK) {
-        st = plan_several(&r, split, err);
+    if (status == SL_OK && config->remote)
+        status = name_hosts(&r.config, &p, err);
+    if (status == SL_OK)
+        status = sl_plan_hosts_find(&r.config, &p, err);
+    if (status == SL_OK && p.n == 1) {
+        status = plan_one(&r, err);
+    } else if (status == SL_OK) {
+        status = plan_several(&r, split, err);
         r.config.process_rows = NULL; /* borrowed for this call */
     }
-    if (st == SL_OK) {
+    if (status == SL_OK) {
         *out_plans = p;
         return SL_OK;
     }
     out_plans->whole.least_bytes = p.whole.least_bytes;
     out_plans->whole.vram_least_bytes = p.whole.vram_least_bytes;
     sl_stage_plans_release(&p);
-    return st;
+    return status;
 }
 
 /* Whoever has a GPU, or gave a budget for one, should see that it is not used, and why. */
-static void tell_host(const struct sl_engine_config *config, enum sl_status st,
+static void tell_host(const struct sl_engine_config *config, enum sl_status status,
                       const struct sl_err *why) {
     bool given = config->n_vram || config->vram_bytes;
-    if (given || st != SL_ERR_UNSUPPORTED) /* that is: no driver, or no GPU for us */
+    if (given || status != SL_ERR_UNSUPPORTED) /* that is: no driver, or no GPU for us */
         sl_warn("computing on the CPU%s (--device sets it): %s",
                 given ? ", --vram is not used" : "", why->text);
     else
@@ -577,24 +552,24 @@ static enum sl_status open_first(const struct sl_model *model,
     uint32_t n = 0, n_tried = 0;
     if (!found)
         return sl_fail(why, SL_ERR_NOMEM, "no memory for a list of devices");
-    enum sl_status st = SL_ERR_UNSUPPORTED;
+    enum sl_status status = SL_ERR_UNSUPPORTED;
     if (!backend->may_be_here || backend->may_be_here(why))
-        st = sl_devices_look(backend, found, SL_DEVICE_MAX_NUMBER + 1, &n, why);
-    if (st == SL_OK)
-        st = sl_fail(why, SL_ERR_UNSUPPORTED, "%s", why_none(found, n));
+        status = sl_devices_look(backend, found, SL_DEVICE_MAX_NUMBER + 1, &n, why);
+    if (status == SL_OK)
+        status = sl_fail(why, SL_ERR_UNSUPPORTED, "%s", why_none(found, n));
     for (uint32_t i = 0; i < n && i <= SL_DEVICE_MAX_NUMBER; i++) {
         if (found[i].why_not.text[0] || found[i].software ||
             (n_tried && found[i].memory_bytes <= most_bytes))
             continue;
         names.at[0] = (struct sl_device_ref){backend, i};
-        st = open_and_plan(model, config, &names, split, out_plans, why);
-        if (st == SL_OK)
+        status = open_and_plan(model, config, &names, split, out_plans, why);
+        if (status == SL_OK)
             break;
         most_bytes = found[i].memory_bytes;
         n_tried++;
     }
     free(found);
-    return st;
+    return status;
 }
 
 /* Adds why a backend was passed over to why others were, as far as there is room. */
@@ -616,13 +591,13 @@ static enum sl_status open_any(const struct sl_model *model, const struct sl_eng
     for (uint32_t i = 0; (!c.cpu_isa || !*c.cpu_isa) && (b = sl_backend_at(i)); i++) {
         if (b->hidden || b->named_only || b->kind == SL_DEVICE_HOST)
             continue;
-        enum sl_status st = open_first(model, &c, b, split, out_plans, &why);
-        if (st == SL_OK && !c.devices_logged)
+        enum sl_status status = open_first(model, &c, b, split, out_plans, &why);
+        if (status == SL_OK && !c.devices_logged)
             sl_info("computing on %s: it was found and the model fits (--device sets it)",
                     out_plans->at[0].dev->caps.name);
-        if (st == SL_OK)
+        if (status == SL_OK)
             return SL_OK;
-        least = st == SL_ERR_UNSUPPORTED ? least : st;
+        least = status == SL_ERR_UNSUPPORTED ? least : status;
         add_why(&why, &all);
         tried = true;
     }
@@ -656,13 +631,17 @@ enum sl_status sl_stage_plans_open(const struct sl_model *model,
     struct sl_split split;
     struct sl_device_names names;
     *out_plans = (struct sl_stage_plans){.n = 0};
-    enum sl_status st = sl_split_parse(config->split, model->hp.n_layer, &split, err);
-    if (st == SL_OK)
-        st = sl_device_names(config, model->hp.n_layer, split.n, &names, err);
-    if (st == SL_OK && split.none_at_first)
-        st = check_none_here(config, &names, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_split_parse(config->split, model->hp.n_layer, &split, err);
+    if (status == SL_OK)
+        status = sl_device_names(config, model->hp.n_layer, split.n, &names, err);
+    if (status == SL_OK && model->hp.n_draft && ((names.n > 1 && !names.any) || config->remote))
+        status = sl_fail(err, SL_ERR_UNSUPPORTED,
+                         "the model's own layer can guess tokens ahead on one device that has all "
+                         "layers: give one --device and no --workers, or --draft off");
+    if (status == SL_OK && split.none_at_first)
+        status = check_none_here(config, &names, err);
+    if (status != SL_OK)
+        return status;
     return names.any ? open_any(model, config, &names, &split, out_plans, err)
                      : open_and_plan(model, config, &names, &split, out_plans, err);
 }

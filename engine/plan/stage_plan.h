@@ -17,14 +17,6 @@ enum sl_status sl_stage_plans_open(const struct sl_model *model,
                                    const struct sl_engine_config *config,
                                    struct sl_stage_plans *out_plans,
                                    struct sl_err *err) SL_MUST_CHECK;
-/* Whether other stages' devices may relay this stage's copies of experts, and its device theirs.
- * Only if each has a GPU to itself: a GPU runs the copies of few queues at a time
- * (docs/perf-cuda.md), and one that waits for another GPU blocks those behind it, whose stage would
- * not know what it waits for. plans: its devices, open. */
-bool sl_stage_may_relay(const struct sl_stage_plans *plans, uint32_t i);
-/* The place of stage i; relays is left false. plans: its devices, open. */
-struct sl_plan_place sl_stage_place(const struct sl_stage_plans *plans,
-                                    const struct sl_model *whole, uint32_t i);
 /* Closes the devices that are still open; zeroed plans are allowed. */
 void sl_stage_plans_release(struct sl_stage_plans *plans);
 

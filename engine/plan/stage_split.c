@@ -202,8 +202,8 @@ enum sl_status sl_split_choose(const struct sl_split_model *model,
                                uint64_t *out_least_bytes) {
     struct search *s = calloc(1, sizeof *s);
     struct table *t = malloc(sizeof *t);
-    enum sl_status st = s && t ? SL_OK : SL_ERR_NOMEM;
-    if (st == SL_OK) {
+    enum sl_status status = s && t ? SL_OK : SL_ERR_NOMEM;
+    if (status == SL_OK) {
         s->model = model;
         s->cards = cards + none_at_first;
         s->n_cards = n_cards - none_at_first;
@@ -212,7 +212,7 @@ enum sl_status sl_split_choose(const struct sl_split_model *model,
         if (isinf(slowest)) {
             double least = fill(s, t, need, larger_of, INFINITY);
             *out_least_bytes = least < 0x1p63 ? (uint64_t)least : UINT64_MAX;
-            st = SL_ERR_CONFIG;
+            status = SL_ERR_CONFIG;
         } else {
             /* A little more than the least, for sums that round otherwise. */
             (void)fill(s, t, cost, sum_of, slowest * (1 + 1e-9));
@@ -223,5 +223,5 @@ enum sl_status sl_split_choose(const struct sl_split_model *model,
     }
     free(s);
     free(t);
-    return st;
+    return status;
 }

@@ -45,8 +45,8 @@ enum sl_status sl_block_folder_list(const struct sl_block_folder *f, bool keep, 
             close(fd);
         return sl_block_folder_refuse(f, "the folder cannot be listed", err);
     }
-    enum sl_status st = SL_OK;
-    for (struct dirent *e; st == SL_OK && (e = readdir(d));) {
+    enum sl_status status = SL_OK;
+    for (struct dirent *e; status == SL_OK && (e = readdir(d));) {
         struct sl_block_found found;
         struct stat about;
         bool block = sl_block_key_of(e->d_name, &found.key);
@@ -65,7 +65,7 @@ enum sl_status sl_block_folder_list(const struct sl_block_folder *f, bool keep, 
             room = room ? 2 * room : 256;
             struct sl_block_found *more = realloc(list, room * sizeof *list);
             if (!more) {
-                st = sl_fail(err, SL_ERR_NOMEM, "no memory to list %s", f->path);
+                status = sl_fail(err, SL_ERR_NOMEM, "no memory to list %s", f->path);
                 break;
             }
             list = more;
@@ -73,9 +73,9 @@ enum sl_status sl_block_folder_list(const struct sl_block_folder *f, bool keep, 
         list[n++] = found;
     }
     closedir(d);
-    if (st != SL_OK) {
+    if (status != SL_OK) {
         free(list);
-        return st;
+        return status;
     }
     if (n)
         qsort(list, n, sizeof *list, by_use);

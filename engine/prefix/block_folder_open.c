@@ -65,18 +65,19 @@ static enum sl_status check_strangers(const struct sl_block_folder *f, struct sl
             close(fd);
         return sl_block_folder_refuse(f, "the folder cannot be listed", err);
     }
-    enum sl_status st = SL_OK;
-    for (struct dirent *e; st == SL_OK && (e = readdir(d));)
+    enum sl_status status = SL_OK;
+    for (struct dirent *e; status == SL_OK && (e = readdir(d));)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
             strcmp(e->d_name, "lost+found") != 0 &&
             sl_block_entry_kind(f->fd, e->d_name) == SL_ENTRY_FOREIGN &&
             faccessat(f->fd, e->d_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-            st = sl_fail(err, SL_ERR_CONFIG,
-                         "--cache-dir %s: not a prefix cache: it holds '%.100s', which is not of "
-                         "this program; name an empty folder, or one that is not there yet",
-                         f->path, e->d_name);
+            status =
+                sl_fail(err, SL_ERR_CONFIG,
+                        "--cache-dir %s: not a prefix cache: it holds '%.100s', which is not of "
+                        "this program; name an empty folder, or one that is not there yet",
+                        f->path, e->d_name);
     closedir(d);
-    return st;
+    return status;
 }
 
 /* Its key says that a folder is a prefix cache; the secret in it must be nobody else's. */
@@ -119,10 +120,10 @@ static enum sl_status open_folder(struct sl_block_folder *f, bool *out_key, stru
         return sl_fail(err, SL_ERR_CONFIG, "--cache-dir %s: must be a folder", f->path);
     if (f->fd < 0)
         return sl_block_folder_refuse(f, "the folder cannot be opened", err);
-    enum sl_status st = check_owner(f, err);
-    if (st == SL_OK)
-        st = check_key(f, out_key, err);
-    return st == SL_OK && !(*out_key && is_marked(f)) ? check_strangers(f, err) : st;
+    enum sl_status status = check_owner(f, err);
+    if (status == SL_OK)
+        status = check_key(f, out_key, err);
+    return status == SL_OK && !(*out_key && is_marked(f)) ? check_strangers(f, err) : status;
 }
 
 /* ---- lock and key ---- */
@@ -186,18 +187,18 @@ static enum sl_status set_path(struct sl_block_folder *f, const char *path, stru
 enum sl_status sl_block_folder_open(struct sl_block_folder *f, const char *path, bool *out_kept,
                                     struct sl_err *err) {
     bool has_key;
-    enum sl_status st = set_path(f, path, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = set_path(f, path, err);
+    if (status != SL_OK)
+        return status;
     if (!make_folder(f->path))
         return sl_block_folder_refuse(f, "the folder cannot be made", err);
-    st = open_folder(f, &has_key, err);
-    if (st == SL_OK)
-        st = take_lock(f, err);
-    if (st == SL_OK)
-        st = check_key(f, &has_key, err); /* of whoever had the lock before */
-    if (st != SL_OK)
-        return st;
+    status = open_folder(f, &has_key, err);
+    if (status == SL_OK)
+        status = take_lock(f, err);
+    if (status == SL_OK)
+        status = check_key(f, &has_key, err); /* of whoever had the lock before */
+    if (status != SL_OK)
+        return status;
     *out_kept = has_key && read_key(f);
     return *out_kept ? SL_OK : make_key(f, err);
 }
@@ -214,10 +215,10 @@ enum sl_status sl_block_folder_check(const char *path, struct sl_err *err) {
     struct sl_block_folder f;
     struct stat about;
     bool has_key;
-    enum sl_status st = set_path(&f, path, err);
-    if (st != SL_OK || (stat(path, &about) != 0 && errno == ENOENT))
-        return st;
-    st = open_folder(&f, &has_key, err);
+    enum sl_status status = set_path(&f, path, err);
+    if (status != SL_OK || (stat(path, &about) != 0 && errno == ENOENT))
+        return status;
+    status = open_folder(&f, &has_key, err);
     sl_block_folder_close(&f);
-    return st;
+    return status;
 }

@@ -196,10 +196,10 @@ static enum sl_status take_over(struct sl_block_store *s, bool keep, struct sl_e
     struct sl_block_found *list = NULL;
     size_t n = 0, first = 0;
     uint64_t bytes = 0;
-    enum sl_status st =
+    enum sl_status status =
         sl_block_folder_list(&s->folder, keep, 2 * (size_t)s->index.max_blocks, &list, &n, err);
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     for (size_t i = 0; i < n; i++)
         bytes += list[i].file_bytes;
     for (; first < n && (bytes > s->disk_bytes || n - first > s->index.max_blocks); first++) {
@@ -247,20 +247,20 @@ enum sl_status sl_block_store_open(const struct sl_block_store_config *config,
     s->done_end = &s->done;
     pthread_mutex_init(&s->lock, NULL);
     sl_cond_init(&s->changed);
-    enum sl_status st =
+    enum sl_status status =
         sl_block_index_init(&s->index, max_blocks(config->disk_bytes, config->block_bytes), err);
-    if (st == SL_OK)
-        st = make_buffers(s, err);
+    if (status == SL_OK)
+        status = make_buffers(s, err);
     bool kept = false;
-    if (st == SL_OK)
-        st = sl_block_folder_open(&s->folder, config->folder, &kept, err);
-    if (st == SL_OK)
-        st = take_over(s, kept, err);
-    if (st == SL_OK && pthread_create(&s->thread, NULL, store_main, s) != 0)
-        st = sl_fail(err, SL_ERR_NOMEM, "the prefix cache's thread could not be started");
-    if (st != SL_OK) {
+    if (status == SL_OK)
+        status = sl_block_folder_open(&s->folder, config->folder, &kept, err);
+    if (status == SL_OK)
+        status = take_over(s, kept, err);
+    if (status == SL_OK && pthread_create(&s->thread, NULL, store_main, s) != 0)
+        status = sl_fail(err, SL_ERR_NOMEM, "the prefix cache's thread could not be started");
+    if (status != SL_OK) {
         sl_block_store_close(&s);
-        return st;
+        return status;
     }
     s->started = true;
     pthread_setname_np(s->thread, "sl-blocks");

@@ -575,13 +575,13 @@ enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *sp
     if (changes && out_logit)
         memcpy(space->spare, logits, space->n_vocab * sizeof *logits);
     bool known = change_logits(&s->set, c, space, logits, blocks, history, n_history);
-    enum sl_status st = bound ? bound->mask(bound, logits, space->n_vocab) : SL_OK;
-    if (st == SL_OK)
-        st = pick(s, space, logits, changes ? logits : space->spare, known, out_id);
-    s->n_picked += st == SL_OK;
-    if (st == SL_OK && out_logit)
+    enum sl_status status = bound ? bound->mask(bound, logits, space->n_vocab) : SL_OK;
+    if (status == SL_OK)
+        status = pick(s, space, logits, changes ? logits : space->spare, known, out_id);
+    s->n_picked += status == SL_OK;
+    if (status == SL_OK && out_logit)
         *out_logit = (changes ? space->spare : logits)[*out_id];
-    return st == SL_OK && bound ? bound->accept(bound, *out_id) : st;
+    return status == SL_OK && bound ? bound->accept(bound, *out_id) : status;
 }
 
 void sl_top_logprobs(struct sl_sampler_space *space, const float *logits,

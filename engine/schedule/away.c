@@ -1,14 +1,17 @@
-/* A machine that has some of the layers is lost: its part of every session's state is gone, so all
- * sessions leave their slots and wait. When it is back, their histories are processed again,
- * generated rows as generated rows, and their answers go on with the tokens that they would have
- * had. */
+/* What happens when a machine that has some of the layers is lost. Its part of every session's
+ * state is gone, so all sessions leave their slots and wait. When it is back, their histories are
+ * processed again, generated rows as generated rows, and their answers go on with the tokens that
+ * they would have had. */
 #include "engine/schedule/schedule.h"
 
 #include "common/clock.h"
 #include "common/log.h"
 
-/* How often it is looked whether all machines are there again. */
+/* How often the scheduler checks whether all machines are back. */
 #define LOOK_NS 20000000u
+/* A request that is interrupted this often without a new token may itself bring the machine down;
+ * without a limit that would repeat for ever. */
+#define MAX_INTERRUPTED 5u
 
 static void set_away(struct sl_engine *e, bool away, const struct sl_err *why) {
     pthread_mutex_lock(&e->lock);
@@ -18,9 +21,9 @@ static void set_away(struct sl_engine *e, bool away, const struct sl_err *why) {
     pthread_mutex_unlock(&e->lock);
 }
 
-bool sl_engine_is_away(struct sl_engine *e, enum sl_status st, const struct sl_err *why) {
+bool sl_engine_is_away(struct sl_engine *e, enum sl_status status, const struct sl_err *why) {
     const struct sl_remote_stages *remote = e->plan.config.remote;
-    if (st != SL_ERR_PEER_LOST || !remote)
+    if (status != SL_ERR_PEER_LOST || !remote)
         return false;
     if (!e->away) {
         e->away_since_ns = sl_now_ns();
@@ -32,9 +35,30 @@ bool sl_engine_is_away(struct sl_engine *e, enum sl_status st, const struct sl_e
     return true;
 }
 
-/* In front of those that wait already, the one that came first in front. */
+/* Counts a loss that interrupts it. False: it must not go on when the machine is back. */
+static bool may_go_on(struct sl_session *s) {
+    uint64_t at = (uint64_t)s->n_history + s->n_told;
+    if (at != s->interrupted_at)
+        s->n_interrupted = 0;
+    s->interrupted_at = at;
+    return ++s->n_interrupted < MAX_INTERRUPTED;
+}
+
+static void give_up(struct sl_engine *e, struct sl_session *s) {
+    struct sl_err why;
+    sl_fail(&why, SL_ERR_PEER_LOST,
+            "%.400s; this request was interrupted %u times without a new token", e->away_err.text,
+            s->n_interrupted);
+    sl_session_finish(e, s, SL_FINISH_ERROR, SL_ERR_PEER_LOST, why.text);
+}
+
+/* They go in front of those that already wait, in the order in which they came. */
 static void leave_slots(struct sl_engine *e) {
     for (struct sl_session *s; (s = sl_slots_last_come(e));) {
+        if (!may_go_on(s)) {
+            give_up(e, s);
+            continue;
+        }
         enum sl_session_state to =
             s->state == SL_SESSION_PARKED ? SL_SESSION_SWAPPED : SL_SESSION_WAITING;
         sl_session_leave_slot(e, s);
@@ -62,7 +86,7 @@ void sl_engine_tend_away(struct sl_engine *e) {
     if (!e->away_left) {
         leave_slots(e);
         sl_prefixes_forget(e);
-        e->away_left = !sl_prefix_n_nodes(e->prefixes); /* else somebody still copies one */
+        e->away_left = !sl_prefix_n_nodes(e->prefixes); /* else somebody is still copying one */
     }
     if (e->away_left && remote->all_there(remote, &why)) {
         come_back(e);

@@ -4,26 +4,28 @@
  * generated row like any other: it attends to the rows before it, writes its KV, and has logits. A
  * row's result depends on its own sequence alone, so as far as the guesses are right these logits
  * are those that steps of one row each would have given, to the bit. The tokens are then chosen one
- * after another from them (steps.c), each with the sampler as it stands after the one before: from
- * a guess that was wrong on, the rest of the rows is nobody's. Their KV lies behind the session's
- * last position, where nobody reads it before the right rows have been written over it.
+ * after another from them (steps.c), each with the sampler as it stands after the one before; from
+ * the first wrong guess on, the remaining rows are dropped. Their KV lies behind the session's last
+ * position, where nobody reads it before the right rows have been written over it.
  *
- * States that every row replaces cannot be gone back from: models that have some get no drafts. */
+ * Who guesses: the model's own layer (guess.c), or a source of the configuration.
+ *
+ * A state that every row replaces cannot be restored, so models with such layers get no drafts. */
 #include "engine/schedule/schedule.h"
 
 #include "common/metrics.h"
 
 #include <string.h>
 
-/* Has the step room for them? Of a session whose next row is its last token's. */
+/* Does the step have room for drafts? For a session whose next row is that of its last token. */
 static bool may_draft(const struct sl_session *s) {
-    return s->chosen && s->step_rows == 1 && sl_session_decodes(s) && sl_session_todo(s) == 1;
+    return s->step_rows == 1 && sl_session_decodes(s) && sl_session_todo(s) == 1;
 }
 
 static void propose(struct sl_engine *e, struct sl_session *s) {
     const struct sl_draft_source *source = e->plan.config.draft_source;
     if (!source)
-        return;
+        return; /* guess.c has, behind the step before */
     s->draft_at = s->n_history;
     s->n_draft =
         source->propose(source, s->history, s->n_history, e->plan.config.draft_tokens, s->draft);
@@ -39,7 +41,7 @@ void sl_drafts_share(struct sl_engine *e, bool keep_all) {
         n_rows += s->step_rows;
         n_out += s->step_rows > 0;
     }
-    if (!e->drafts || keep_all)
+    if (!e->drafts || keep_all || (e->guesser && !sl_guess_verifies(e)))
         return;
     uint32_t most_out = sl_kept_rows_most(e), most_rows = e->plan.config.batch_tokens;
     uint32_t room = most_rows - n_rows, room_out = most_out - n_out;
@@ -50,7 +52,7 @@ void sl_drafts_share(struct sl_engine *e, bool keep_all) {
         if (!s || !may_draft(s))
             continue;
         propose(e, s);
-        /* The last token of an answer has no row. */
+        /* The last token of an answer needs no row. */
         uint32_t n = s->draft_at == s->n_history ? s->n_draft : 0,
                  most = s->n_max - s->n_history - 1;
         n = n < most ? n : most;
@@ -69,6 +71,7 @@ bool sl_draft_take(struct sl_engine *e, struct sl_session *s, uint32_t i) {
     s->n_fed++;
     s->n_draft_accepted++;
     sl_count(draft_accepted_total, 1);
-    sl_session_publish(e, s);
+    if (!e->guesser) /* which has not seen the position: the page is shared with the next step */
+        sl_session_publish(e, s);
     return true;
 }

@@ -1,5 +1,5 @@
-/* Steps under way: what sends them, gives them up, and waits for them. What comes of them: steps.c.
- */
+/* Steps in flight: sending them, giving them up, waiting for them. Their outcome is handled in
+ * steps.c. */
 #include "engine/schedule/schedule.h"
 
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,

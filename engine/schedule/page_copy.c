@@ -1,4 +1,5 @@
-/* Copies a KV page of all layers to or from the host: each stage has its layers' part of it. */
+/* Copies a KV page of all layers to or from the host; each stage holds the part of its own layers.
+ */
 #include "engine/schedule/schedule.h"
 
 /* A copy on its way through the stages, each with its layers' part. */
@@ -36,8 +37,8 @@ enum sl_status sl_page_copy(struct sl_engine *e, const struct sl_kv_copy *copy, 
     return a->status;
 }
 
-enum sl_status sl_pages_fail(const struct sl_engine *e, struct sl_err *err, enum sl_status st,
+enum sl_status sl_pages_fail(const struct sl_engine *e, struct sl_err *err, enum sl_status status,
                              const char *what) {
     const char *lost = e->pages_lost.text;
-    return sl_fail(err, st, "%s: %.400s", what, *lost ? lost : sl_status_text(st));
+    return sl_fail(err, status, "%s: %.400s", what, *lost ? lost : sl_status_text(status));
 }

@@ -17,7 +17,7 @@ static void wake(void *ctx) {
     pthread_mutex_unlock(&e->lock);
 }
 
-/* What the bits of pages depend on, as the stages say it of theirs. */
+/* What the bits of pages depend on, as each stage states it for its own layers. */
 static enum sl_status find_root(struct sl_engine *e, struct sl_hash128 *out_root,
                                 struct sl_err *err) {
     struct sl_seq_config stores = sl_kv_size_of(&e->plan).stores;
@@ -25,17 +25,17 @@ static enum sl_status find_root(struct sl_engine *e, struct sl_hash128 *out_root
     for (uint32_t i = 0; i < e->n_stages; i++) {
         struct sl_stage_call call = {.ask = {.what = SL_STAGE_HELLO}};
         const struct sl_stage_hello *h = &call.answer.hello;
-        enum sl_status st = sl_stage_ask(e->ports[i], &call, err);
-        if (st != SL_OK)
-            return st;
+        enum sl_status status = sl_stage_ask(e->ports[i], &call, err);
+        if (status != SL_OK)
+            return status;
         if (i == 0) {
             first = h->arithmetic;
-            st = sl_model_identity(e->model, &stores, first, out_root, err);
+            status = sl_model_identity(e->model, &stores, first, out_root, err);
         } else {
             sl_model_identity_add(first, h->arithmetic, h->first_layer, h->n_layer, out_root);
         }
-        if (st != SL_OK)
-            return st;
+        if (status != SL_OK)
+            return status;
     }
     return SL_OK;
 }
@@ -50,24 +50,24 @@ enum sl_status sl_prefix_disk_open(struct sl_engine *e, struct sl_prefix_disk **
     d->n_pages = e->plan.n_pages;
     d->first = d->last = NONE;
     d->copies = calloc(d->n_pages, sizeof *d->copies);
-    enum sl_status st = d->copies ? SL_OK
-                                  : sl_fail(err, SL_ERR_NOMEM,
-                                            "no memory for the list of "
-                                            "pages to keep");
+    enum sl_status status = d->copies ? SL_OK
+                                      : sl_fail(err, SL_ERR_NOMEM,
+                                                "no memory for the list of "
+                                                "pages to keep");
     struct sl_block_store_config c = {.folder = e->plan.config.cache_dir,
                                       .disk_bytes = e->plan.config.cache_disk_bytes,
                                       .block_bytes = sl_plan_copy_bytes(&e->plan),
                                       .wake = wake,
                                       .ctx = e};
-    if (st == SL_OK)
-        st = sl_block_store_open(&c, &d->store, err);
-    if (st == SL_OK)
-        st = find_root(e, &d->root, err);
-    if (st != SL_OK) {
+    if (status == SL_OK)
+        status = sl_block_store_open(&c, &d->store, err);
+    if (status == SL_OK)
+        status = find_root(e, &d->root, err);
+    if (status != SL_OK) {
         sl_prefix_disk_close(&d);
-        if (st == SL_AGAIN)
+        if (status == SL_AGAIN)
             sl_warn("%s: prefixes are kept in memory only", err->text);
-        return st == SL_AGAIN ? SL_OK : st;
+        return status == SL_AGAIN ? SL_OK : status;
     }
     *out_disk = d;
     return SL_OK;
@@ -107,7 +107,7 @@ static void set_copy(struct sl_prefix_disk *d, uint32_t page, enum sl_prefix_cop
     c->state = state;
 }
 
-/* The name of a page's file without its tail page: another than that of the whole. */
+/* The name of a page's file when it lacks the tail page; it differs from that of the whole. */
 struct sl_hash128 sl_prefix_disk_bare(struct sl_hash128 key) {
     key.hi ^= 1;
     return key;
@@ -125,7 +125,7 @@ static struct sl_hash128 file_key(const struct sl_prefix_disk *d, uint32_t node)
     return is_whole(d, node) ? key : sl_prefix_disk_bare(key);
 }
 
-/* Is there nothing to write of a node's page? */
+/* Is there nothing of the node's page left to write? */
 static bool is_kept(const struct sl_prefix_disk *d, uint32_t node) {
     return sl_block_store_knows(d->store, file_key(d, node)) ||
            sl_block_store_knows(d->store, sl_prefix_key(d->e->prefixes, node));
@@ -163,12 +163,12 @@ uint64_t sl_prefix_disk_payload_bytes(const struct sl_prefix_disk *d, bool whole
     return whole ? sl_plan_copy_bytes(p) : p->page_bytes;
 }
 
-/* Writes go while half of the buffers are free for prompts that wait. */
+/* Pages are written only while half of the buffers stay free for prompts that wait. */
 enum sl_status sl_prefix_disk_write_new(struct sl_prefix_disk *d) {
     struct sl_engine *e = d->e;
     struct sl_prefix_tree *t = e->prefixes;
-    enum sl_status st = SL_OK;
-    while (st == SL_OK && d->first != NONE && sl_block_store_writable(d->store) &&
+    enum sl_status status = SL_OK;
+    while (status == SL_OK && d->first != NONE && sl_block_store_writable(d->store) &&
            sl_block_store_n_free(d->store) > sl_block_store_n_buffers(d->store) / 2) {
         uint32_t page = d->first, parent = sl_prefix_parent(t, page);
         struct sl_hash128 key = file_key(d, page);
@@ -185,17 +185,17 @@ enum sl_status sl_prefix_disk_write_new(struct sl_prefix_disk *d) {
         memcpy(b->id.ids, sl_prefix_ids(t, page), sizeof b->id.ids);
         uint32_t tail = e->tails ? sl_tail_of(e->tails, page) : SL_KV_NO_PAGE;
         struct sl_kv_copy copy = {.page = page, .tail = tail, .holds_tail = tail != SL_KV_NO_PAGE};
-        st = sl_page_copy(e, &copy, b->payload);
-        if (st != SL_OK) {
+        status = sl_page_copy(e, &copy, b->payload);
+        if (status != SL_OK) {
             sl_block_store_give(d->store, b);
             set_copy(d, page, SL_COPY_NONE);
             sl_count(prefix_disk_dropped_total, 1);
-            return sl_is_fatal(st) ? st : SL_OK;
+            return sl_is_fatal(status) ? status : SL_OK;
         }
         set_copy(d, page, SL_COPY_UNDER_WAY);
         sl_block_store_write(d->store, b);
     }
-    return st;
+    return status;
 }
 
 void sl_prefix_disk_was_written(struct sl_prefix_disk *d, const struct sl_block_buf *b) {

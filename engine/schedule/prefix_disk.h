@@ -1,8 +1,8 @@
 /* The prefix tree's second home: pages that were computed go to files, and come back when a prompt
  * needs them and reading is faster than computing.
  *
- * Everything here is the scheduler's and returns at once; the disk is waited for by the store's
- * thread (block_store.h). What is lost on the way, to a full or slow disk, is computed again. */
+ * Everything here is called by the scheduler and returns at once; the store's thread
+ * (block_store.h) waits for the disk. What a full or slow disk loses is computed again. */
 #ifndef SL_ENGINE_PREFIX_DISK_H
 #define SL_ENGINE_PREFIX_DISK_H
 
@@ -29,18 +29,18 @@ void sl_prefix_disk_evicted(struct sl_prefix_disk *d, uint32_t page);
 /* A session took the node from others. */
 void sl_prefix_disk_used(struct sl_prefix_disk *d, uint32_t node);
 
-/* The session stands before a page that is not in the tree: has it wait for what the disk has of
- * its text, where that is faster. */
+/* The session's next page is not in the tree: makes it wait for what the disk has of its text,
+ * where that is faster than computing it. */
 void sl_prefix_disk_seek(struct sl_prefix_disk *d, struct sl_session *s);
 /* The session leaves its slot. */
 void sl_prefix_disk_forget(struct sl_prefix_disk *d, struct sl_session *s);
-/* Between steps: takes what has arrived, asks for more, gives away what is new. A failure is the
- * device's. */
+/* Between steps: takes what has arrived, requests more, and hands new pages to the writer. A
+ * failure is the device's. */
 enum sl_status sl_prefix_disk_poll(struct sl_prefix_disk *d) SL_MUST_CHECK;
-/* At the end: writes what is new, for so long at most. */
+/* At shutdown: writes what is new, but for no longer than this. */
 void sl_prefix_disk_flush(struct sl_prefix_disk *d, uint64_t most_ns);
 
-/* Whether reading n pages is faster than computing them, as far as both are known. */
+/* Whether reading n pages is faster than computing them, as far as both speeds are known. */
 bool sl_prefix_disk_pays(double read_page_ns, double row_cost_ns, uint32_t n);
 
 #endif

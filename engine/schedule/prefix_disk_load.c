@@ -11,8 +11,8 @@
 #define PAYS 0.8
 /* Read before a disk's speed is known. */
 #define PROBE_PAGES 4u
-/* Each time that reading was refused its measured cost counts so much less, so that a disk that was
- * slow once is tried again. */
+/* Each time reading is rejected, its measured cost is reduced by this factor, so that a disk that
+ * was slow once is tried again. */
 #define FORGIVE 0.9
 
 bool sl_prefix_disk_pays(double read_page_ns, double row_cost_ns, uint32_t n) {
@@ -27,9 +27,9 @@ static bool find_file(const struct sl_prefix_disk *d, struct sl_hash128 key, boo
     return *out_whole || (d->e->tails && sl_block_store_has(d->store, sl_prefix_disk_bare(key)));
 }
 
-/* Up to which page the session's next pages are in files, at most `most`: up to the last page end
- * before which all tail pages are there that are needed, but to the first that is no less than
- * `enough`. It has those before the page that it stands at. */
+/* The page, at most `most`, up to which the session's next pages are in files: the last page end
+ * for which all the tail pages that it needs are there, or the first such end that is no less than
+ * `enough`. The session has those before its current page. */
 static uint32_t reachable(const struct sl_prefix_disk *d, const struct sl_session *s,
                           struct sl_hash128 key, uint32_t most, uint32_t enough) {
     uint32_t before = d->e->plan.tail_pages, run = before, end = s->n_shared;
@@ -59,7 +59,7 @@ void sl_prefix_disk_seek(struct sl_prefix_disk *d, struct sl_session *s) {
         d->read_page_ns *= FORGIVE;
         return;
     }
-    /* Of a disk that nobody knows yet a few pages tell whether the rest is worth it. */
+    /* While a disk's speed is unknown, a few pages show whether the rest is worth reading. */
     if (d->read_page_ns <= 0 && row_ns > 0 && end - s->n_shared > PROBE_PAGES &&
         !e->plan.config.cache_read_always)
         end = reachable(d, s, key, end, s->n_shared + PROBE_PAGES);
@@ -83,7 +83,7 @@ static void read_more(struct sl_prefix_disk *d) {
             memcpy(b->id.ids, ids, sizeof b->id.ids);
             s->load_key = sl_prefix_extend(e->prefixes, s->load_key, ids);
             bool whole, there = find_file(d, s->load_key, &whole);
-            whole = whole || !there; /* gone meanwhile: the store says so */
+            whole = whole || !there; /* gone meanwhile: its read will say so */
             b->id.key = whole ? s->load_key : sl_prefix_disk_bare(s->load_key);
             b->payload_bytes = sl_prefix_disk_payload_bytes(d, whole);
             s->n_loading++;
@@ -92,15 +92,15 @@ static void read_more(struct sl_prefix_disk *d) {
     }
 }
 
-/* The session's next page is what was read. Where the copy fails it stays to be computed, and so it
- * does where its tail page has gone meanwhile. */
+/* The session's next page is the one that was read. If the copy fails, or its tail page has gone
+ * meanwhile, the page remains to be computed. */
 static enum sl_status take_in(struct sl_prefix_disk *d, struct sl_session *s,
                               const struct sl_block_buf *b) {
     struct sl_engine *e = d->e;
     bool whole = b->payload_bytes == sl_prefix_disk_payload_bytes(d, true);
     bool tail = sl_needs_tail(e, s->n_shared, s->load_end) && e->tails;
-    enum sl_status st = tail && !whole ? SL_AGAIN : sl_session_reserve_page(e, s, tail);
-    if (st == SL_OK) {
+    enum sl_status status = tail && !whole ? SL_AGAIN : sl_session_reserve_page(e, s, tail);
+    if (status == SL_OK) {
         enum sl_status copied = sl_session_fill_page(e, s, b->payload, e->tails && whole);
         if (copied != SL_OK) {
             s->load_end = s->load_next;
@@ -108,13 +108,13 @@ static enum sl_status take_in(struct sl_prefix_disk *d, struct sl_session *s,
             return sl_is_fatal(copied) ? copied : SL_OK;
         }
         sl_count(prefix_disk_hit_tokens_total, PAGE);
-    } else if (st == SL_AGAIN) {
+    } else if (status == SL_AGAIN) {
         s->load_end = s->load_next;
         return SL_OK;
     }
-    if (!sl_is_fatal(st))
-        s->page_status = st;
-    return sl_is_fatal(st) ? st : SL_OK;
+    if (!sl_is_fatal(status))
+        s->page_status = status;
+    return sl_is_fatal(status) ? status : SL_OK;
 }
 
 static enum sl_status was_read(struct sl_prefix_disk *d, struct sl_block_buf *b) {
@@ -126,32 +126,32 @@ static enum sl_status was_read(struct sl_prefix_disk *d, struct sl_block_buf *b)
     if (!s)
         return SL_OK; /* left meanwhile */
     s->n_loading--;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     if (b->status == SL_OK && b->number == s->n_shared)
-        st = take_in(d, s, b);
+        status = take_in(d, s, b);
     else
         s->load_end = s->load_next; /* the rest is computed */
     if (!s->n_loading && s->load_next >= s->load_end) {
         sl_session_become(s, SL_SESSION_READY);
-        if (!sl_is_fatal(st))
+        if (!sl_is_fatal(status))
             sl_session_step_back(d->e, s);
     }
-    return st;
+    return status;
 }
 
 enum sl_status sl_prefix_disk_poll(struct sl_prefix_disk *d) {
     struct sl_block_buf *b;
-    enum sl_status st = SL_OK;
-    while (st == SL_OK && (b = sl_block_store_done(d->store))) {
+    enum sl_status status = SL_OK;
+    while (status == SL_OK && (b = sl_block_store_done(d->store))) {
         if (b->op == SL_BLOCK_WRITE)
             sl_prefix_disk_was_written(d, b);
         else
-            st = was_read(d, b);
+            status = was_read(d, b);
         sl_block_store_give(d->store, b);
         read_more(d);
     }
     read_more(d);
-    return st == SL_OK ? sl_prefix_disk_write_new(d) : st;
+    return status == SL_OK ? sl_prefix_disk_write_new(d) : status;
 }
 
 void sl_prefix_disk_flush(struct sl_prefix_disk *d, uint64_t most_ns) {

@@ -9,14 +9,14 @@
 enum sl_status sl_prefix_ram_create(struct sl_engine *e, uint32_t n_slots, uint64_t page_bytes,
                                     struct sl_prefix_ram **out_ram, struct sl_err *err) {
     struct sl_prefix_ram *r = calloc(1, sizeof *r);
-    enum sl_status st = r ? sl_block_index_init(&r->index, n_slots, err) : SL_ERR_NOMEM;
-    if (st == SL_OK) {
+    enum sl_status status = r ? sl_block_index_init(&r->index, n_slots, err) : SL_ERR_NOMEM;
+    if (status == SL_OK) {
         r->e = e;
         r->page_bytes = page_bytes;
         r->kept = calloc(n_slots, sizeof *r->kept);
         r->data = malloc(n_slots * page_bytes);
     }
-    if (st != SL_OK || !r->kept || !r->data) {
+    if (status != SL_OK || !r->kept || !r->data) {
         sl_prefix_ram_destroy(&r);
         return sl_fail(err, SL_ERR_NOMEM,
                        "no memory for a prefix cache of %u pages: lower "
@@ -59,9 +59,9 @@ enum sl_status sl_prefix_ram_keep(struct sl_prefix_ram *r, uint32_t node) {
     uint32_t tail = r->e->tails ? sl_tail_of(r->e->tails, node) : SL_KV_NO_PAGE;
     struct sl_kv_copy copy = {.page = node, .tail = tail, .holds_tail = tail != SL_KV_NO_PAGE};
     r->kept[slot].holds_tail = copy.holds_tail;
-    enum sl_status st = sl_page_copy(r->e, &copy, r->data + slot * r->page_bytes);
-    if (st != SL_OK) /* nobody may find what has not arrived */
+    enum sl_status status = sl_page_copy(r->e, &copy, r->data + slot * r->page_bytes);
+    if (status != SL_OK) /* nobody may find what has not arrived */
         sl_block_index_remove(&r->index, slot);
     sl_gauge(prefix_ram_pages, r->index.n_blocks);
-    return st;
+    return status;
 }

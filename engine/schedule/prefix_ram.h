@@ -1,7 +1,8 @@
-/* The prefix tree's home in the host's memory, for devices with memory of their own: pages that the
- * device needs for others are copied out, and copied in again when their text comes.
+/* The prefix tree's level in host memory, for discrete devices: pages whose room the device needs
+ * are copied out, and copied back when their text comes again.
  *
- * The scheduler's; copies are waited for, which takes a fraction of what computing a page does. */
+ * Used by the scheduler's thread, which waits for the copies: that takes a fraction of the time of
+ * computing a page. */
 #ifndef SL_ENGINE_PREFIX_RAM_H
 #define SL_ENGINE_PREFIX_RAM_H
 
@@ -21,7 +22,7 @@ void sl_prefix_ram_destroy(struct sl_prefix_ram **r);
 
 /* The node is about to lose its page. A failure is the device's. */
 enum sl_status sl_prefix_ram_keep(struct sl_prefix_ram *r, uint32_t node) SL_MUST_CHECK;
-/* Before a step: takes what is known of the text that comes next. A failure is the device's. */
+/* Before a step: takes what is known of the sessions' next text. A failure is the device's. */
 enum sl_status sl_prefix_ram_adopt(struct sl_prefix_ram *r, struct sl_session *s) SL_MUST_CHECK;
 
 #endif

@@ -7,7 +7,7 @@
 
 #define PAGE SL_KV_PAGE_TOKENS
 
-/* The slot with these ids after that prefix. */
+/* The slot whose page has these ids after that prefix. */
 static uint32_t find(const struct sl_prefix_ram *r, struct sl_hash128 parent, const uint32_t *ids) {
     uint32_t slot = sl_block_index_find(&r->index, sl_prefix_extend(r->e->prefixes, parent, ids));
     if (slot == SL_NO_BLOCK || memcmp(&r->kept[slot].parent, &parent, sizeof parent) != 0 ||
@@ -16,9 +16,8 @@ static uint32_t find(const struct sl_prefix_ram *r, struct sl_hash128 parent, co
     return slot;
 }
 
-/* How many pages of its text the session can have from here on: up to the last page end before
- * which all tail pages are there that are needed. It has those before the page that it stands at.
- */
+/* How many pages of its text the session can take from host memory: up to the last page end for
+ * which all the tail pages that it needs are there. It has those before its current page. */
 static uint32_t reachable(const struct sl_prefix_ram *r, const struct sl_session *s) {
     const struct sl_engine *e = r->e;
     struct sl_hash128 key = sl_prefix_key(e->prefixes, sl_session_shared_end(e, s));
@@ -47,14 +46,14 @@ static enum sl_status take_in(struct sl_prefix_ram *r, struct sl_session *s, boo
     *out_slot = SL_NO_BLOCK;
     if (slot == SL_NO_BLOCK)
         return SL_OK;
-    /* Most recent, so that making room for it does not push it out. */
+    /* Marked as most recent, so that making room for it does not evict it. */
     sl_block_index_touch(&r->index, slot);
-    enum sl_status st = sl_session_reserve_page(e, s, tail);
-    if (st != SL_OK || find(r, parent, ids) != slot)
-        return st; /* a cache of one slot */
-    st = sl_session_fill_page(e, s, r->data + slot * r->page_bytes, r->kept[slot].holds_tail);
-    if (st != SL_OK)
-        return sl_is_fatal(st) ? st : SL_OK; /* the page is the session's: it is computed */
+    enum sl_status status = sl_session_reserve_page(e, s, tail);
+    if (status != SL_OK || find(r, parent, ids) != slot)
+        return status; /* a cache of one slot */
+    status = sl_session_fill_page(e, s, r->data + slot * r->page_bytes, r->kept[slot].holds_tail);
+    if (status != SL_OK)
+        return sl_is_fatal(status) ? status : SL_OK; /* the session computes its page */
     sl_count(prefix_ram_hit_tokens_total, PAGE);
     *out_slot = slot;
     return SL_OK;
@@ -62,11 +61,11 @@ static enum sl_status take_in(struct sl_prefix_ram *r, struct sl_session *s, boo
 
 enum sl_status sl_prefix_ram_adopt(struct sl_prefix_ram *r, struct sl_session *s) {
     struct sl_engine *e = r->e;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     uint32_t end = sl_session_before_page(e, s) ? reachable(r, s) : s->n_shared, slot = 0;
-    while (st == SL_OK && s->n_shared < end && slot != SL_NO_BLOCK)
-        st = take_in(r, s, sl_needs_tail(e, s->n_shared, end), &slot);
-    if (st == SL_OK && s->n_shared < end) /* some were pushed out, or did not arrive */
+    while (status == SL_OK && s->n_shared < end && slot != SL_NO_BLOCK)
+        status = take_in(r, s, sl_needs_tail(e, s->n_shared, end), &slot);
+    if (status == SL_OK && s->n_shared < end) /* some were pushed out, or did not arrive */
         sl_session_step_back(e, s);
-    return st;
+    return status;
 }

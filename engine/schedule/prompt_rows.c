@@ -1,5 +1,5 @@
-/* What some requests want to know of each row of their prompt: how likely its next token was, or
- * its hidden state. The steps of such rows keep all of them; the last stage is then asked for a few
+/* Requests that want something of every row of their prompt: the log-probability of its next token,
+ * or its hidden state. Steps of such rows keep all of them; the last stage is then asked for a few
  * rows at a time, before any other step is sent. */
 #include "engine/schedule/schedule.h"
 
@@ -41,12 +41,12 @@ static enum sl_status get_rows(struct sl_engine *e, const struct sl_micro_batch 
 enum sl_status sl_kept_logits(struct sl_engine *e, const struct sl_micro_batch *l, uint32_t first,
                               uint32_t n, float **out_logits, struct sl_err *err) {
     struct sl_stage_arrays with;
-    enum sl_status st = get_rows(e, l, SL_STAGE_LOGITS, first, n, &with, err);
-    *out_logits = st == SL_OK ? with.out_logits.rows : NULL;
-    return st;
+    enum sl_status status = get_rows(e, l, SL_STAGE_LOGITS, first, n, &with, err);
+    *out_logits = status == SL_OK ? with.out_logits.rows : NULL;
+    return status;
 }
 
-/* The row of position pos says how likely the token after it was. */
+/* The row of position pos gives the log-probability of the token after it. */
 static void tell_logprob(struct sl_engine *e, struct sl_session *s, uint32_t pos,
                          const float *logits) {
     struct sl_token t = {.id = s->history[pos + 1]};

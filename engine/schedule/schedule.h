@@ -16,6 +16,7 @@
 #include "engine/observe/expert_map.h"
 #include "engine/stage/micro_batch.h"
 #include "engine/stage/stage_local.h"
+#include "engine/schedule/prompt_slices.h"
 #include "engine/schedule/step_share.h"
 #include "engine/trace/timeline.h"
 
@@ -52,6 +53,7 @@ struct sl_engine {
     struct sl_prefix_ram *ram; /* NULL: the pool's pages are in RAM themselves, or none was given */
     struct sl_prefix_disk *disk; /* NULL: prefixes are kept in memory only */
     bool drafts;                 /* tokens are drafted and verified: drafts.c */
+    struct sl_guesser *guesser; /* the model's own layer guesses them: guess.c; NULL: it does not */
     struct sl_sampler_space space;
     struct sl_pipeline *pipeline;
     struct sl_micro_batch *micro_batches; /* [n_micro_batches] */
@@ -63,13 +65,14 @@ struct sl_engine {
     struct sl_session_list swapped; /* parked without KV */
     struct sl_micro_batch **flying; /* [n_micro_batches] under way, the first sent first */
     uint32_t n_flying;
-    struct sl_expert_show *show; /* a look at the experts: scheduler.c */
+    struct sl_expert_show *show; /* a snapshot of where experts are: scheduler.c */
     struct sl_err pages_lost;    /* what a page's copy said of a device that is lost, or empty */
     uint32_t next_slot;          /* the slot that comes first in the next step */
     uint32_t n_since_kept;       /* steps since the last one that kept its rows */
     uint64_t ended_ns;           /* when the last step ended */
     struct sl_activity activity;
     struct sl_pace pace;
+    struct sl_prompt_slices slices;
     uint64_t away_since_ns;       /* a machine has been lost since then */
     bool away_left;               /* and the sessions have left their slots */
     uint64_t next_deadline_ns;    /* the first of all sessions', UINT64_MAX = none */
@@ -106,8 +109,8 @@ void *sl_scheduler_main(void *arg);
 /* Makes e->show, when stages and map are there. */
 enum sl_status sl_show_create(struct sl_engine *e, struct sl_err *err) SL_MUST_CHECK;
 /* Whether a failure takes the engine down, and not only the work that failed. */
-static inline bool sl_is_fatal(enum sl_status st) {
-    return st == SL_ERR_DEVICE_LOST || st == SL_ERR_CORRUPT;
+static inline bool sl_is_fatal(enum sl_status status) {
+    return sl_stage_is_broken(status);
 }
 /* slot_pages.c: takes pages and tail pages for a slot, until it has those of n_tokens positions;
  * `held` is kept up to date, also on a failure. SL_ERR_DEVICE_OOM cannot happen while every slot
@@ -145,11 +148,11 @@ void sl_session_publish(struct sl_engine *e, struct sl_session *s);
 void sl_session_adopt(struct sl_engine *e, struct sl_session *s);
 /* Pages of the session's text that it may take from others, counted from its start. */
 uint32_t sl_session_adoptable(const struct sl_engine *e, const struct sl_session *s);
-/* Does it stand before one of them? */
+/* Is the session's next page one of them? */
 bool sl_session_before_page(const struct sl_engine *e, const struct sl_session *s);
 /* The node of its last shared page, or SL_PREFIX_ROOT. */
 uint32_t sl_session_shared_end(const struct sl_engine *e, const struct sl_session *s);
-/* So many tokens did not have to be computed. */
+/* Counts tokens that did not have to be computed. */
 void sl_session_count_cached(struct sl_session *s, uint32_t n_tokens);
 /* Is leader, another session in a slot, about to compute the page that s needs next? */
 bool sl_session_follows(const struct sl_engine *e, const struct sl_session *s,
@@ -158,12 +161,12 @@ bool sl_session_follows(const struct sl_engine *e, const struct sl_session *s,
 void sl_session_finish(struct sl_engine *e, struct sl_session *s, enum sl_finish_reason reason,
                        enum sl_status status, const char *text);
 /* Ends all sessions. */
-void sl_sessions_finish_all(struct sl_engine *e, enum sl_finish_reason reason, enum sl_status st,
-                            const char *text);
+void sl_sessions_finish_all(struct sl_engine *e, enum sl_finish_reason reason,
+                            enum sl_status status, const char *text);
 /* Ends sessions that were canceled or are out of time. */
 void sl_sessions_sweep(struct sl_engine *e);
 /* Nothing can run any more. */
-void sl_engine_break_down(struct sl_engine *e, enum sl_status st, const struct sl_err *err);
+void sl_engine_break_down(struct sl_engine *e, enum sl_status status, const struct sl_err *err);
 /* Picks the next token from a row of logits and offers it to the sink. False: the session has ended
  * and is gone. */
 bool sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row);
@@ -173,7 +176,7 @@ bool sl_session_offer(struct sl_engine *e, struct sl_session *s);
 void sl_session_leave_slot(struct sl_engine *e, struct sl_session *s);
 /* Puts the session in front of those that wait. */
 void sl_session_wait_first(struct sl_engine *e, struct sl_session *s);
-/* So many more sessions wait, or fewer. */
+/* Adds to the count of waiting sessions, or subtracts from it. */
 void sl_sessions_set_waiting(struct sl_engine *e, int change);
 /* The session in a slot that was submitted last; NULL: all slots are free. */
 struct sl_session *sl_slots_last_come(const struct sl_engine *e);
@@ -181,41 +184,57 @@ struct sl_session *sl_slots_last_come(const struct sl_engine *e);
  * and waits for it. A failure that is not fatal leaves a page with anything in it. */
 enum sl_status sl_page_copy(struct sl_engine *e, const struct sl_kv_copy *copy,
                             uint8_t *host) SL_MUST_CHECK;
-/* Writes what went wrong with pages, and on which device if a copy found that lost; returns st. */
-enum sl_status sl_pages_fail(const struct sl_engine *e, struct sl_err *err, enum sl_status st,
+/* Writes what went wrong with pages, and on which device if a copy found that lost; returns status.
+ */
+enum sl_status sl_pages_fail(const struct sl_engine *e, struct sl_err *err, enum sl_status status,
                              const char *what);
+/* slot_pages.c: on all devices a row has the same bits in a prompt, however that is cut, and
+ * generated. */
+bool sl_rows_alike(const struct sl_engine *e);
 /* slot_pages.c: no page of any text is known any more, but for copies elsewhere; no slot has one.
  */
 void sl_prefixes_forget(struct sl_engine *e);
 /* away.c. Is this the loss of another machine, after which sessions wait for it? Notes it then. */
-bool sl_engine_is_away(struct sl_engine *e, enum sl_status st, const struct sl_err *why);
+bool sl_engine_is_away(struct sl_engine *e, enum sl_status status, const struct sl_err *why);
 /* While one is lost, when no step is under way: has the sessions wait, looks whether all are there
  * again, and ends the sessions when that has taken too long. */
 void sl_engine_tend_away(struct sl_engine *e);
 /* flight.c. Adds the row of position pos of a slot to the step. */
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
                      uint32_t id);
-/* Sends the micro-batch's step, with what has changed in the page table; with one stage it has then
- * been done. */
+/* Sends the micro-batch's step, with what has changed in the page table; with one stage it has been
+ * computed on return. */
 void sl_step_send(struct sl_engine *e, struct sl_micro_batch *l);
-/* A session leaves its slot: what steps under way still compute of it is nobody's. */
+/* A session leaves its slot: what steps in flight still compute for it is dropped. */
 void sl_steps_forget(struct sl_engine *e, const struct sl_session *s);
-/* Gives up what is under way and waits for it. */
+/* Cancels the steps in flight and waits for their end. */
 void sl_steps_drain(struct sl_engine *e);
 /* steps.c. Between layers of a step on the scheduler's own thread. */
 void sl_steps_look_after(struct sl_engine *e);
-/* Could a step be made now? */
+/* Could a step be built now? */
 bool sl_steps_wanted(const struct sl_engine *e);
-/* Makes one of what can run and sends it; with one stage it has then been done. False: nothing can
- * run, or no micro-batch is free. */
+/* Builds a step of what can run and sends it; with one stage it has been computed on return. False:
+ * nothing can run, or no micro-batch is free. */
 bool sl_steps_start(struct sl_engine *e);
-/* Ends those that are done. False: there was none. */
+/* Completes steps that have finished. False: none had. */
 bool sl_steps_end(struct sl_engine *e);
+/* guess.c: drafts by the model's own layer, where config asks for them and the model has one. */
+enum sl_status sl_guesser_create(struct sl_engine *e, struct sl_err *err) SL_MUST_CHECK;
+void sl_guesser_destroy(struct sl_guesser **g);
+/* Are its guesses to be verified in the next step? */
+bool sl_guess_verifies(const struct sl_engine *e);
+/* Positions that a session's slot must have pages for, when a step writes the first `end`. */
+uint32_t sl_guess_end(const struct sl_engine *e, const struct sl_session *s, uint32_t end);
+/* Behind a step that went well: runs the layer over all positions of its sessions whose tokens and
+ * states are known and that it has not seen. With chosen, when the sessions have their next tokens,
+ * also guesses those that follow. What goes wrong with guesses alone is passed over. */
+enum sl_status sl_guess(struct sl_engine *e, const struct sl_micro_batch *l, bool chosen,
+                        struct sl_err *err) SL_MUST_CHECK;
 /* drafts.c: which sessions' drafts go into the step being built, after sl_share_rows(); none where
  * rows are kept. */
 void sl_drafts_share(struct sl_engine *e, bool keep_all);
-/* Was the token that the session took last the one that stands at i in its draft, and does it go
- * on? Then the draft's row is one of its history. */
+/* Was the session's latest token the one at i of its draft, and does the session go on? Then the
+ * draft's row becomes part of its history. */
 bool sl_draft_take(struct sl_engine *e, struct sl_session *s, uint32_t i);
 /* prompt_rows.c. Rows [first, first + n) of the micro-batch's step, which kept all and is the last
  * that was sent: logits [n, n_vocab] or hidden states [n, n_embd], until the next call. n is at
@@ -235,6 +254,6 @@ uint32_t sl_slots_update_gauges(struct sl_engine *e);
 enum sl_status sl_job_do(struct sl_engine *e, struct sl_job *job) SL_MUST_CHECK;
 /* On the scheduler's thread: does it, unless sessions are alive; ends it undone. */
 void sl_job_run(struct sl_engine *e, struct sl_job *job);
-void sl_job_end(struct sl_engine *e, struct sl_job *job, enum sl_status st);
+void sl_job_end(struct sl_engine *e, struct sl_job *job, enum sl_status status);
 
 #endif

@@ -14,13 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A new request waits at most so long while experts are read in the background. */
+/* The longest that background reading of experts may delay a new request. */
 #define BACKGROUND_NS 5000000
-/* What is known of the experts' heat goes to its file when nothing has run for so long, but at most
- * so often. */
+/* Heat is written to its file when nothing has run for this long, but no more often than this. */
 #define HEAT_IDLE_NS 1000000000u
 #define HEAT_GAP_NS  10000000000u
-/* At the end, new prefixes are written for so long at most. */
+/* At shutdown, new prefixes are written for no longer than this. */
 #define FLUSH_NS 3000000000u
 
 /* ---- what happens between steps ---- */
@@ -55,7 +54,7 @@ static struct sl_session *longest_parked(struct sl_engine *e) {
     return best;
 }
 
-/* Is there a slot for one that waits? */
+/* Is there a slot for a waiting session? */
 static bool can_admit(const struct sl_engine *e) {
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         if (!e->slots[i] || sl_session_is(e->slots[i], SL_SESSION_PARKED))
@@ -92,22 +91,23 @@ static void admit(struct sl_engine *e) {
     }
 }
 
-/* A session whose pages are not certain any more ends; it takes the others along only where the
- * device is lost. */
-static enum sl_status check_pages(struct sl_engine *e, struct sl_session *s, enum sl_status st) {
+/* A session whose pages can no longer be trusted ends; the others end with it only if the device is
+ * lost. */
+static enum sl_status check_pages(struct sl_engine *e, struct sl_session *s,
+                                  enum sl_status status) {
     const struct sl_err lost = {"a page could not be copied"};
-    if (sl_is_fatal(st))
-        return st;
-    if (sl_engine_is_away(e, st, &lost) || sl_engine_is_away(e, s->page_status, &lost)) {
+    if (sl_is_fatal(status))
+        return status;
+    if (sl_engine_is_away(e, status, &lost) || sl_engine_is_away(e, s->page_status, &lost)) {
         s->page_status = SL_OK; /* its pages are given up with all others */
         return SL_OK;
     }
     if (s->page_status != SL_OK)
-        st = s->page_status;
-    if (st != SL_OK) {
+        status = s->page_status;
+    if (status != SL_OK) {
         struct sl_err err;
-        sl_fail(&err, st, "the page table: %s", sl_status_text(st));
-        sl_session_finish(e, s, SL_FINISH_ERROR, st, err.text);
+        sl_fail(&err, status, "the page table: %s", sl_status_text(status));
+        sl_session_finish(e, s, SL_FINISH_ERROR, status, err.text);
     }
     return SL_OK;
 }
@@ -117,8 +117,8 @@ static enum sl_status check_pages(struct sl_engine *e, struct sl_session *s, enu
  * failure is the device's loss. */
 static enum sl_status settle(struct sl_engine *e) {
     uint32_t parallel = e->plan.config.parallel;
-    enum sl_status st = e->disk ? sl_prefix_disk_poll(e->disk) : SL_OK;
-    for (uint32_t i = 0; i < parallel && st == SL_OK; i++) {
+    enum sl_status status = e->disk ? sl_prefix_disk_poll(e->disk) : SL_OK;
+    for (uint32_t i = 0; i < parallel && status == SL_OK; i++) {
         struct sl_session *s = e->slots[i];
         if (!s)
             continue;
@@ -126,9 +126,9 @@ static enum sl_status settle(struct sl_engine *e) {
         if (s->page_status == SL_OK && !waits) {
             sl_session_adopt(e, s);
             if (e->ram)
-                st = sl_prefix_ram_adopt(e->ram, s);
+                status = sl_prefix_ram_adopt(e->ram, s);
         }
-        st = check_pages(e, s, st);
+        status = check_pages(e, s, status);
     }
     for (uint32_t i = 0; i < parallel; i++) {
         struct sl_session *s = e->slots[i];
@@ -147,14 +147,15 @@ static enum sl_status settle(struct sl_engine *e) {
         else if (e->disk)
             sl_prefix_disk_seek(e->disk, s);
     }
-    if (st == SL_OK && e->disk)
-        st = sl_prefix_disk_poll(e->disk); /* asks for what was found */
-    return st;
+    if (status == SL_OK && e->disk)
+        status = sl_prefix_disk_poll(e->disk); /* asks for what was found */
+    return status;
 }
 
 /* ---- the thread ---- */
 
-/* Has the heat written when that is due. Returns when it will be, UINT64_MAX for never. */
+/* Starts writing the heat if that is due. Returns when it will next be due, UINT64_MAX for never.
+ */
 static uint64_t keep_heat(struct sl_engine *e, uint64_t now, uint64_t due) {
     if (e->heat && e->n_ended > e->n_gathered) {
         if (now < due)
@@ -170,7 +171,7 @@ static uint64_t keep_heat(struct sl_engine *e, uint64_t now, uint64_t due) {
         return due;
     sl_pipeline_save_heat(e->pipeline);
     e->heat_saved_ns = now;
-    /* While an earlier save is still being written there is none. */
+    /* No save starts while an earlier one is still being written. */
     return sl_pipeline_heat_unsaved(e->pipeline) ? now + HEAT_IDLE_NS : UINT64_MAX;
 }
 
@@ -288,7 +289,7 @@ static void finish_everything(struct sl_engine *e) {
         sl_job_end(e, job, sl_fail(job->err, SL_ERR_CANCELED, "the engine is shutting down"));
 }
 
-/* Everything but steps: who is done, who comes, who goes on. */
+/* Everything between steps: ending, admitting and resuming sessions. */
 static void tend(struct sl_engine *e, struct sl_job *job, enum sl_status dead) {
     if (dead != SL_OK) {
         if (job)
@@ -304,15 +305,16 @@ static void tend(struct sl_engine *e, struct sl_job *job, enum sl_status dead) {
         return;
     admit(e);
     struct sl_err err;
-    enum sl_status st = settle(e);
-    if (st != SL_OK) { /* no page is certain now: no further step */
-        sl_pages_fail(e, &err, st, "the page table");
-        sl_engine_break_down(e, st, &err);
-        sl_sessions_finish_all(e, SL_FINISH_ERROR, st, err.text);
+    enum sl_status status = settle(e);
+    if (status != SL_OK) { /* no page is certain now: no further step */
+        sl_pages_fail(e, &err, status, "the page table");
+        sl_engine_break_down(e, status, &err);
+        sl_sessions_finish_all(e, SL_FINISH_ERROR, status, err.text);
     }
 }
 
-/* Seen before the stage that ended it says so: who went to sleep then would have to be woken. */
+/* The end of a step may be seen before its stage reports it; going to sleep here would then take
+ * another wake-up. */
 static bool step_has_ended(const struct sl_engine *e) {
     return e->n_flying && sl_pipeline_done(e->pipeline, &e->flying[0]->item);
 }

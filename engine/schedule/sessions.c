@@ -86,25 +86,25 @@ void sl_session_finish(struct sl_engine *e, struct sl_session *s, enum sl_finish
     }
     struct sl_token_sink *sink = s->req->sink;
     free(s);
-    /* Whoever has the answer must not find its request shown any more. */
+    /* A client that has its answer must no longer find its request among the slots. */
     sl_slots_update_gauges(e);
     sl_slots_publish(e);
     sink->finish(sink, &result);
 }
 
 static void finish_list(struct sl_engine *e, struct sl_session_list *l,
-                        enum sl_finish_reason reason, enum sl_status st, const char *text) {
+                        enum sl_finish_reason reason, enum sl_status status, const char *text) {
     while (l->head)
-        sl_session_finish(e, l->head, reason, st, text);
+        sl_session_finish(e, l->head, reason, status, text);
 }
 
-void sl_sessions_finish_all(struct sl_engine *e, enum sl_finish_reason reason, enum sl_status st,
-                            const char *text) {
+void sl_sessions_finish_all(struct sl_engine *e, enum sl_finish_reason reason,
+                            enum sl_status status, const char *text) {
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         if (e->slots[i])
-            sl_session_finish(e, e->slots[i], reason, st, text);
-    finish_list(e, &e->swapped, reason, st, text);
-    finish_list(e, &e->waiting, reason, st, text);
+            sl_session_finish(e, e->slots[i], reason, status, text);
+    finish_list(e, &e->swapped, reason, status, text);
+    finish_list(e, &e->waiting, reason, status, text);
 }
 
 static void sweep_one(struct sl_engine *e, struct sl_session *s, uint64_t now) {
@@ -129,7 +129,7 @@ static void sweep_list(struct sl_engine *e, struct sl_session_list *l, uint64_t 
     }
 }
 
-/* Ends what was canceled and what is out of time, wherever it is. */
+/* Ends sessions that were canceled or have run out of time, wherever they are. */
 void sl_sessions_sweep(struct sl_engine *e) {
     uint64_t now = sl_now_ns();
     e->next_deadline_ns = UINT64_MAX;
@@ -140,12 +140,12 @@ void sl_sessions_sweep(struct sl_engine *e) {
             sweep_one(e, e->slots[i], now);
 }
 
-/* The device is lost, or the model's files are not what they were: nothing runs any more. What
- * came first is what is said: steps that were behind it fail of it. */
-void sl_engine_break_down(struct sl_engine *e, enum sl_status st, const struct sl_err *err) {
+/* The device is lost, or the model's files have changed: nothing runs any more. The first error is
+ * the one that is reported, since the steps behind it fail as its consequence. */
+void sl_engine_break_down(struct sl_engine *e, enum sl_status status, const struct sl_err *err) {
     pthread_mutex_lock(&e->lock);
     if (e->dead == SL_OK) {
-        e->dead = st;
+        e->dead = status;
         e->dead_err = *err;
     }
     e->poked = true; /* those that wait or are parked must hear of it */
@@ -159,8 +159,8 @@ bool sl_session_offer(struct sl_engine *e, struct sl_session *s) {
     struct sl_token_sink *sink = s->req->sink;
     /* Cleared before the push: a resume that overtakes the parking below is not lost. */
     atomic_store(&s->resume, false);
-    enum sl_status st = sink->push(sink, &s->pending);
-    if (st == SL_AGAIN) {
+    enum sl_status status = sink->push(sink, &s->pending);
+    if (status == SL_AGAIN) {
         if (s->state != SL_SESSION_PARKED && s->state != SL_SESSION_SWAPPED) {
             s->parked_ns = sl_now_ns();
             sl_session_become(s, SL_SESSION_PARKED);
@@ -171,9 +171,9 @@ bool sl_session_offer(struct sl_engine *e, struct sl_session *s) {
         sl_session_become(s, SL_SESSION_READY);
     else if (s->state == SL_SESSION_SWAPPED)
         sl_session_become(s, SL_SESSION_WAITING);
-    if (st != SL_OK) {
-        bool canceled = st == SL_ERR_CANCELED;
-        sl_session_finish(e, s, canceled ? SL_FINISH_CANCELED : SL_FINISH_ERROR, st,
+    if (status != SL_OK) {
+        bool canceled = status == SL_ERR_CANCELED;
+        sl_session_finish(e, s, canceled ? SL_FINISH_CANCELED : SL_FINISH_ERROR, status,
                           canceled ? "the receiver of the tokens asked to stop"
                                    : "the receiver of the tokens failed");
         return false;
@@ -224,14 +224,14 @@ bool sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct s
     }
     uint32_t id = 0;
     float logit = 0;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     if (s->req->forced)
         choose_forced(e, s, row, &id, &logit);
     else
-        st = choose(e, s, row, &id, &logit);
-    if (st != SL_OK) {
+        status = choose(e, s, row, &id, &logit);
+    if (status != SL_OK) {
         const struct sl_constraint *bound = s->req->sampling.constraint;
-        sl_session_finish(e, s, SL_FINISH_ERROR, st,
+        sl_session_finish(e, s, SL_FINISH_ERROR, status,
                           bound && bound->err.text[0]
                               ? bound->err.text
                               : "no token can be chosen: the model's logits are not "

@@ -25,9 +25,9 @@ static enum sl_status take_page(struct sl_engine *e, uint32_t *out_page) {
     uint32_t node = sl_prefix_oldest(e->prefixes);
     if (node == SL_KV_NO_PAGE)
         return SL_ERR_DEVICE_OOM;
-    enum sl_status st = e->ram ? sl_prefix_ram_keep(e->ram, node) : SL_OK;
-    if (sl_is_fatal(st)) /* else it is not kept, and computed when it is asked for again */
-        return st;
+    enum sl_status status = e->ram ? sl_prefix_ram_keep(e->ram, node) : SL_OK;
+    if (sl_is_fatal(status)) /* else it is not kept, and computed when it is asked for again */
+        return status;
     if (e->tails)
         sl_tail_drop(e->tails, node);
     *out_page = sl_prefix_evict(e->prefixes);
@@ -81,16 +81,16 @@ static void give_last_tails(struct sl_engine *e, uint32_t slot, struct sl_held_p
 
 static enum sl_status take_pages(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held,
                                  uint32_t need) {
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     uint32_t page;
     assert(need <= e->plan.session_pages);
-    while (held->n < need && st == SL_OK) {
-        st = take_page(e, &page);
-        if (st == SL_OK)
+    while (held->n < need && status == SL_OK) {
+        status = take_page(e, &page);
+        if (status == SL_OK)
             sl_page_table_set(&e->pages, slot, held->n++, page);
     }
     tell_idle(e);
-    return st;
+    return status;
 }
 
 /* The page end at which the next tail page is to be kept, of rows up to n_tokens. */
@@ -107,10 +107,10 @@ static uint32_t next_tail_end(const struct sl_engine *e, const struct sl_held_pa
 enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held,
                                uint32_t n_tokens) {
     uint32_t need = (n_tokens + PAGE - 1) / PAGE;
-    enum sl_status st = take_pages(e, slot, held, need);
-    while (e->tails && held->tail_end < need && st == SL_OK)
-        st = take_tail(e, slot, held, next_tail_end(e, held, n_tokens));
-    return st;
+    enum sl_status status = take_pages(e, slot, held, need);
+    while (e->tails && held->tail_end < need && status == SL_OK)
+        status = take_tail(e, slot, held, next_tail_end(e, held, n_tokens));
+    return status;
 }
 
 /* The first of the tail pages that rows from position n_done on need, and that belong to the page
@@ -138,7 +138,7 @@ uint32_t sl_session_shared_end(const struct sl_engine *e, const struct sl_sessio
     return s->n_shared ? sl_page_table_get(&e->pages, s->slot, s->n_shared - 1) : SL_PREFIX_ROOT;
 }
 
-static bool rows_alike(const struct sl_engine *e) {
+bool sl_rows_alike(const struct sl_engine *e) {
     bool alike = true;
     for (uint32_t i = 0; i < e->n_stages; i++)
         alike &= sl_pipeline_hello(e->pipeline, i)->rows_alike;
@@ -151,7 +151,7 @@ static bool rows_alike(const struct sl_engine *e) {
 static uint32_t shareable_pages(const struct sl_engine *e, const struct sl_session *s) {
     if (s->req->no_cache || s->req->scored || s->req->hidden)
         return 0;
-    return (rows_alike(e) ? s->n_history : s->n_prompt) / PAGE;
+    return (sl_rows_alike(e) ? s->n_history : s->n_prompt) / PAGE;
 }
 
 /* Of them, those that the session may take from others: its last position is always computed, since
@@ -167,7 +167,7 @@ static bool ends_within(uint32_t end, uint32_t page, uint32_t n) {
     return end > page && end - page <= n;
 }
 
-/* Who may go on from a page end that needs this tail page of the session's text? */
+/* Which sessions may continue from a page end that needs this tail page of the session's text? */
 static enum sl_tail_worth worth(const struct sl_engine *e, const struct sl_session *s, uint32_t i) {
     uint32_t n = e->plan.tail_pages;
     if (ends_within(s->n_prompt / PAGE, i, n) || ends_within(s->n_shared, i, n))
@@ -196,7 +196,8 @@ static void leave_tails(struct sl_engine *e, struct sl_session *s, uint32_t firs
 }
 
 void sl_session_pass(struct sl_engine *e, struct sl_session *s) {
-    /* With gaps, what was reserved for rows that were not fed then ends where those would have. */
+    /* With gaps, gives back the tail pages that were reserved for rows which were not fed in the
+     * end. */
     if (e->plan.tail_gaps)
         give_last_tails(e, s->slot, &s->held, (s->n_fed + PAGE - 1) / PAGE);
     leave_tails(e, s, tail_needed(e, s->n_kv));
@@ -235,7 +236,8 @@ void sl_session_leave_pages(struct sl_engine *e, struct sl_session *s) {
     while (s->n_shared)
         sl_prefix_release(e->prefixes, sl_page_table_get(&e->pages, s->slot, --s->n_shared));
     s->held = (struct sl_held_pages){0};
-    s->n_kv = s->n_fed = 0;
+    s->n_kv = s->n_fed = s->n_guessed = 0;
+    s->unseen = false;
     tell_idle(e);
 }
 
@@ -324,9 +326,8 @@ void sl_session_count_cached(struct sl_session *s, uint32_t n_tokens) {
     sl_count(prefix_hit_tokens_total, n_tokens);
 }
 
-/* How many pages of its text the session can have from the tree: up to the last page end before
- * which all tail pages are there that are needed. It has those before the page that it stands at.
- */
+/* How many pages of its text the session can take from the tree: up to the last page end for which
+ * all the tail pages that it needs are there. It has those before its current page. */
 static uint32_t reachable(const struct sl_engine *e, const struct sl_session *s,
                           uint32_t *out_known) {
     uint32_t most = sl_session_adoptable(e, s), node = sl_session_shared_end(e, s);
@@ -370,9 +371,9 @@ enum sl_status sl_session_reserve_page(struct sl_engine *e, struct sl_session *s
     struct sl_held_pages *h = &s->held;
     if (e->plan.tail_gaps) /* a later page's must not be written */
         give_last_tails(e, s->slot, h, s->n_shared);
-    enum sl_status st = take_pages(e, s->slot, h, s->n_shared + 1);
-    if (st != SL_OK || !e->tails)
-        return st;
+    enum sl_status status = take_pages(e, s->slot, h, s->n_shared + 1);
+    if (status != SL_OK || !e->tails)
+        return status;
     if (!tail) {
         leave_tails(e, s, UINT32_MAX);
         h->tail_first = h->tail_end = s->n_shared + 1;
@@ -392,9 +393,9 @@ enum sl_status sl_session_fill_page(struct sl_engine *e, struct sl_session *s, u
                                            : SL_KV_NO_PAGE,
                               .holds_tail = holds_tail,
                               .to_device = true};
-    enum sl_status st = sl_page_copy(e, &copy, host);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_page_copy(e, &copy, host);
+    if (status != SL_OK)
+        return status;
     s->n_kv = s->n_fed = s->n_kv + PAGE;
     sl_session_publish(e, s);
     sl_session_count_cached(s, PAGE);

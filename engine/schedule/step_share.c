@@ -1,6 +1,6 @@
 #include "engine/schedule/schedule.h"
 
-/* Steps with at least so many prompt rows tell what a row of a larger slice costs. */
+/* Steps with at least this many prompt rows show what a row of a larger slice costs. */
 #define TELLING_ROWS 16u
 /* Before anything is known. */
 #define FIRST_SHARED_ROWS 64u
@@ -14,7 +14,8 @@ void sl_pace_learn(struct sl_pace *p, uint32_t n_prompt, uint32_t n_decode, uint
     if (n_prompt >= TELLING_ROWS) {
         double row = (double)ns / n_prompt;
         p->prompt_row_ns = p->prompt_row_ns > 0 ? 0.5 * (p->prompt_row_ns + row) : row;
-        /* Sums, for the costs of single steps mean little: the end of two may be seen at once. */
+        /* Sums, since the costs of single steps mean little: two steps may be seen to end at once.
+         */
         p->cost_ns = COST_KEPT * p->cost_ns + (double)cost_ns;
         p->cost_rows = COST_KEPT * p->cost_rows + n_prompt;
     }
@@ -73,13 +74,35 @@ static uint32_t share_generated(struct sl_engine *e, uint32_t *out_hungry) {
     return n_decode;
 }
 
-void sl_share_rows(struct sl_engine *e, uint32_t n_elsewhere) {
+/* Room for prompt rows beside n_decode generated ones. Where fewer sessions run than steps may be
+ * under way, a prompt is cut so that all stages have some of it. */
+static uint32_t room_for_prompts(struct sl_engine *e, uint32_t n_decode, uint32_t n_elsewhere,
+                                 bool overlaps) {
+    uint32_t room = e->plan.config.batch_tokens - n_decode, n_running = 0, n_left = 0, n_chosen = 0;
+    if (n_decode + n_elsewhere || !overlaps)
+        return room;
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        const struct sl_session *s = e->slots[i];
+        n_running += sl_session_runs(s);
+        if (s && s->chosen) {
+            n_chosen++;
+            n_left += rows_wanted(s);
+        }
+    }
+    if (n_running >= e->n_stages)
+        return room;
+    uint32_t slice = sl_prompt_slices_rows(&e->slices, n_left);
+    slice = slice < n_chosen ? n_chosen : slice;
+    return slice < room ? slice : room;
+}
+
+void sl_share_rows(struct sl_engine *e, uint32_t n_elsewhere, bool overlaps) {
     uint32_t parallel = e->plan.config.parallel, n_hungry;
     uint32_t n_decode = share_generated(e, &n_hungry);
     if (!n_hungry)
         return;
     /* The batch has room for a row of every session, so there is at least one for each. */
-    uint32_t left = sl_pace_rows(&e->pace, e->plan.config.batch_tokens - n_decode,
+    uint32_t left = sl_pace_rows(&e->pace, room_for_prompts(e, n_decode, n_elsewhere, overlaps),
                                  n_decode + n_elsewhere, n_hungry);
     bool gave = true;
     while (n_hungry && gave) {

@@ -3,17 +3,18 @@
 #ifndef SL_ENGINE_STEP_SHARE_H
 #define SL_ENGINE_STEP_SHARE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sl_engine;
 
-/* Prompt rows of a step that also generates: fewer waste the reading of the weights, and no prompt
- * would ever end. */
+/* The fewest prompt rows of a step that also generates: with fewer, reading the weights is wasted
+ * and prompts hardly advance. */
 #define SL_MIN_SHARED_ROWS 8u
 
 /* What steps have taken so far. */
 struct sl_pace {
-    double stall_ns;      /* that a step should take at most which generates and prefills */
+    double stall_ns;      /* the most that a step with generated and prompt rows should take */
     double shared_rows;   /* prompt rows of such a step; 0 = not known yet */
     double prompt_row_ns; /* what a prompt row takes, in larger slices; 0 = not known yet */
     /* Sums over the latest such steps, of which the older count less: sl_pace_row_cost_ns. */
@@ -33,9 +34,10 @@ double sl_pace_row_cost_ns(const struct sl_pace *p);
  * n_hungry sessions want some. */
 uint32_t sl_pace_rows(const struct sl_pace *p, uint32_t room, uint32_t n_decode, uint32_t n_hungry);
 
-/* Sets step_rows of every session that is chosen for the step, and 0 of the others; n_beside others
- * generate meanwhile. Generated rows first, one each; what is left of the batch, or of the pace,
- * goes to prompts in equal shares, and what a short one does not need to the others. */
-void sl_share_rows(struct sl_engine *e, uint32_t n_elsewhere);
+/* Sets step_rows of every session that is chosen for the step, and 0 of the others; n_elsewhere
+ * others generate in other steps meanwhile. Generated rows first, one each; what is left of the
+ * batch, or of the pace, goes to prompts in equal shares, and what a short one does not need to the
+ * others. overlaps: other steps may be under way beside this one. */
+void sl_share_rows(struct sl_engine *e, uint32_t n_elsewhere, bool overlaps);
 
 #endif

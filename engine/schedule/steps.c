@@ -13,7 +13,7 @@
 
 /* ---- rows ---- */
 
-/* Does it need more of a row of logits than the largest? */
+/* Does it need more of a row of logits than the maximum? */
 static bool needs_logits(const struct sl_session *s) {
     return s->req->logprobs || !sl_sampling_is_largest(&s->sampler.set);
 }
@@ -31,12 +31,17 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_micro_batch *l, bo
         if (!s || !s->step_rows || sl_session_decodes(s) != decode)
             continue;
         uint32_t end = s->n_fed + s->step_rows, drafts = s->step_drafts;
-        l->shares[i] = (struct sl_micro_batch_share){s, step->n_rows, s->step_rows + drafts, drafts,
-                                                     UINT32_MAX};
+        l->shares[i] = (struct sl_micro_batch_share){.s = s,
+                                                     .first = step->n_rows,
+                                                     .rows = s->step_rows + drafts,
+                                                     .pos = s->n_fed,
+                                                     .drafts = drafts,
+                                                     .out = UINT32_MAX};
         sl_session_pass(e, s);
-        enum sl_status st = sl_slot_reserve(e, s->slot, &s->held, end + drafts);
-        if (st != SL_OK)
-            return st;
+        enum sl_status status =
+            sl_slot_reserve(e, s->slot, &s->held, sl_guess_end(e, s, end + drafts));
+        if (status != SL_OK)
+            return status;
         for (uint32_t pos = s->n_fed; pos < end; pos++)
             sl_step_add_row(e, step, s->slot, pos, s->history[pos]);
         if (step->keep_all) {
@@ -53,8 +58,8 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_micro_batch *l, bo
     return SL_OK;
 }
 
-/* Rows are fed when their step is sent, and from then on no longer to do; a draft's when its token
- * has turned out to follow (sl_draft_take). */
+/* Rows count as fed once their step is sent; a draft's rows once its token has turned out to be
+ * right (sl_draft_take). */
 static void mark_fed(struct sl_engine *e, const struct sl_micro_batch *l) {
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         if (l->shares[i].s)
@@ -80,7 +85,7 @@ static bool keeps_next(const struct sl_engine *e) {
         any = any || is_told(e->slots[i]);
         others = others || (can_feed(e->slots[i]) && !is_told(e->slots[i]));
     }
-    return any && (!others || e->n_since_kept >= e->n_micro_batches);
+    return any && (!others || e->n_since_kept >= e->n_stages);
 }
 
 /* Rows that are kept stay at the last stage until the next step comes there: no other one is under
@@ -89,9 +94,20 @@ static bool keeps_alone(const struct sl_engine *e) {
     return e->n_flying && (e->flying[e->n_flying - 1]->step.keep_all || keeps_next(e));
 }
 
+static bool any_generates(const struct sl_engine *e) {
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
+        if (sl_session_runs(e->slots[i]) && e->slots[i]->first_done)
+            return true;
+    return false;
+}
+
 static struct sl_micro_batch *free_micro_batch(const struct sl_engine *e) {
     /* What is recorded is in the order of one device. */
     if ((e->n_flying && e->routes) || keeps_alone(e))
+        return NULL;
+    /* Rows of prompts take a while from one machine to the next, in which the stages need others.
+     * Generated ones are few, and divided over so many steps as there are stages. */
+    if (e->n_flying >= e->n_stages && any_generates(e))
         return NULL;
     for (uint32_t i = 0; i < e->n_micro_batches; i++)
         if (!e->micro_batches[i].flying)
@@ -117,7 +133,7 @@ static void choose(struct sl_engine *e, struct sl_micro_batch *l) {
     e->n_since_kept = keep ? 0 : e->n_since_kept + 1;
     for (uint32_t i = 0; i < parallel; i++)
         n_running += sl_session_runs(e->slots[i]);
-    uint32_t most = keep ? parallel : (n_running + e->n_micro_batches - 1) / e->n_micro_batches,
+    uint32_t most = keep ? parallel : (n_running + e->n_stages - 1) / e->n_stages,
              first = e->next_slot % parallel;
     for (uint32_t j = 0; j < parallel; j++) {
         uint32_t i = (first + j) % parallel;
@@ -135,8 +151,8 @@ static void choose(struct sl_engine *e, struct sl_micro_batch *l) {
 
 /* ---- giving up ---- */
 
-/* Between layers and while a step waits for the disk, on the scheduler's own thread. Who has
- * canceled is answered at once, whatever else the step still does: its rows go on, but nobody looks
+/* Between layers and while a step waits for the disk, on the scheduler's own thread. A canceled
+ * request is answered at once, whatever else the step still does: its rows go on, but nobody looks
  * at them, and its KV pages are given to no other session before the step ends. The step is given
  * up when none of its rows is wanted any more. */
 void sl_steps_look_after(struct sl_engine *e) {
@@ -146,7 +162,7 @@ void sl_steps_look_after(struct sl_engine *e) {
     pthread_mutex_lock(&e->lock);
     sl_session_splice(&e->waiting, &e->inbox);
     pthread_mutex_unlock(&e->lock);
-    sl_sessions_sweep(e); /* which has steps forget who leaves */
+    sl_sessions_sweep(e); /* which makes steps forget sessions that leave */
 }
 
 /* ---- the outcome ---- */
@@ -159,7 +175,7 @@ static void step_failed(struct sl_engine *e, struct sl_micro_batch *l) {
             sl_session_finish(e, l->shares[i].s, SL_FINISH_ERROR, l->status, l->err.text);
 }
 
-/* Ends the sessions of which a row was lost. A draft's is none that anybody needs. */
+/* Ends the sessions that lost a row. Nobody needs a draft's. */
 static void finish_failed(struct sl_engine *e, struct sl_micro_batch *l) {
     for (uint32_t i = 0; i < e->plan.config.parallel && l->step.n_failed; i++) {
         struct sl_micro_batch_share *a = &l->shares[i];
@@ -195,14 +211,14 @@ static struct sl_logits row_of(const struct sl_micro_batch *l, uint32_t row, uin
 static bool last_kept(struct sl_engine *e, const struct sl_micro_batch *l,
                       const struct sl_micro_batch_share *a, struct sl_logits *out_row) {
     struct sl_err err = {""};
-    enum sl_status st = sl_kept_logits(e, l, a->first + a->rows - 1, 1, &out_row->rows, &err);
-    if (st == SL_OK)
+    enum sl_status status = sl_kept_logits(e, l, a->first + a->rows - 1, 1, &out_row->rows, &err);
+    if (status == SL_OK)
         return true;
-    if (sl_engine_is_away(e, st, &err))
+    if (sl_engine_is_away(e, status, &err))
         return false;
-    if (sl_is_fatal(st))
-        sl_engine_break_down(e, st, &err);
-    sl_session_finish(e, a->s, SL_FINISH_ERROR, st, err.text);
+    if (sl_is_fatal(status))
+        sl_engine_break_down(e, status, &err);
+    sl_session_finish(e, a->s, SL_FINISH_ERROR, status, err.text);
     return false;
 }
 
@@ -253,10 +269,11 @@ static void step_done(struct sl_engine *e, struct sl_micro_batch *l) {
 
 /* Counts what the step took and gives each session its share. Of steps that ran beside each other
  * each counts the time since the one before it ended. */
-static void account(struct sl_engine *e, const struct sl_micro_batch *l, uint64_t now) {
+static void account(struct sl_engine *e, struct sl_micro_batch *l, uint64_t now) {
     const struct sl_step *step = &l->step;
     uint64_t ns = now - (l->start_ns > e->ended_ns ? l->start_ns : e->ended_ns);
     e->ended_ns = now;
+    l->took_ns = ns;
     e->n_ended++;
     sl_activity_take(&e->activity, step->n_rows, step->n_decode, ns, &l->found);
     for (uint32_t i = 0; i < e->plan.config.parallel && step->n_rows; i++) {
@@ -274,6 +291,10 @@ static void account(struct sl_engine *e, const struct sl_micro_batch *l, uint64_
     sl_count(prefill_ns_total, prompt_ns);
     sl_count(decode_ns_total, ns - prompt_ns);
     sl_pace_learn(&e->pace, n_prompt, step->n_decode + l->n_elsewhere, now - l->start_ns, ns);
+    if (step->n_decode || l->n_elsewhere)
+        sl_prompt_slices_end(&e->slices);
+    else
+        sl_prompt_slices_learn(&e->slices, n_prompt, ns);
 }
 
 /* Of a step that kept all: its requests get what they want of the rows. */
@@ -283,12 +304,35 @@ static void tell_rows(struct sl_engine *e, struct sl_micro_batch *l) {
             l->status = sl_session_tell(e, l, i, &l->err);
 }
 
+/* The model's own layer sees what the step has added to the texts: before pages are shared, with
+ * the tokens that are known by then; and when tokens have been chosen. False: the engine has broken
+ * down, and the sessions are gone. */
+static bool guess(struct sl_engine *e, struct sl_micro_batch *l, bool chosen) {
+    struct sl_err err = {""};
+    enum sl_status status = sl_guess(e, l, chosen, &err);
+    if (status == SL_OK)
+        return true;
+    l->status = status;
+    l->err = err;
+    step_failed(e, l);
+    return false;
+}
+
+/* A stage gave it up although nobody wanted that: its sessions would wait for ever. */
+static bool was_dropped(const struct sl_engine *e, const struct sl_micro_batch *l) {
+    return l->status == SL_ERR_CANCELED && !atomic_load(&l->item.canceled) &&
+           !atomic_load(&e->stop);
+}
+
 static void end_step(struct sl_engine *e, struct sl_micro_batch *l) {
     if (l->status == SL_OK && l->step.keep_all) {
         finish_failed(e, l);
         tell_rows(e, l);
     }
-    account(e, l, sl_now_ns()); /* with the time of telling, for which the others waited too */
+    account(e, l, sl_now_ns()); /* sinks included: the others waited for them too */
+    if (was_dropped(e, l))
+        l->status =
+            sl_fail(&l->err, SL_ERR_PROTOCOL, "a stage gave up a step that was not canceled");
     if (l->status == SL_ERR_CANCELED)
         return; /* the next sweep finishes them */
     if (sl_engine_is_away(e, l->status, &l->err))
@@ -298,10 +342,13 @@ static void end_step(struct sl_engine *e, struct sl_micro_batch *l) {
         return;
     }
     finish_failed(e, l);
+    if (!guess(e, l, false))
+        return;
     publish(e, l);
     uint64_t start = sl_timeline_now(e->timeline);
     step_done(e, l);
     sl_timeline_since(e->timeline, "sample", start, {"rows", l->step.n_out});
+    (void)guess(e, l, true);
 }
 
 /* ---- under way ---- */
@@ -316,6 +363,8 @@ bool sl_steps_end(struct sl_engine *e) {
         end_step(e, l); /* sessions that leave meanwhile are forgotten in this micro-batch too */
         l->flying = false;
         memmove(e->flying, e->flying + 1, --e->n_flying * sizeof *e->flying);
+        if (!e->n_flying)
+            sl_prompt_slices_end(&e->slices);
     }
     return any;
 }
@@ -328,18 +377,18 @@ bool sl_steps_start(struct sl_engine *e) {
     memset(l->shares, 0, e->plan.config.parallel * sizeof *l->shares);
     l->start_ns = sl_now_ns();
     choose(e, l);
-    sl_share_rows(e, l->n_elsewhere);
+    sl_share_rows(e, l->n_elsewhere, !l->step.keep_all);
     sl_drafts_share(e, l->step.keep_all);
     l->step.only_largest = !l->step.keep_all;
-    enum sl_status st = add_rows(e, l, true);
+    enum sl_status status = add_rows(e, l, true);
     l->step.n_decode = l->step.n_rows;
-    if (st == SL_OK)
-        st = add_rows(e, l, false);
+    if (status == SL_OK)
+        status = add_rows(e, l, false);
     e->flying[e->n_flying++] = l;
     l->flying = true;
     mark_fed(e, l);
-    if (st != SL_OK) {
-        l->status = sl_pages_fail(e, &l->err, st, "no KV page for a running session");
+    if (status != SL_OK) {
+        l->status = sl_pages_fail(e, &l->err, status, "no KV page for a running session");
     } else {
         sl_step_send(e, l);
     }

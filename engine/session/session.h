@@ -55,15 +55,23 @@ struct sl_session {
     struct sl_hash128 load_key; /* of the text before load_next */
     bool load_failed;           /* a page could not be copied in: no more are asked for */
     enum sl_status page_status; /* not SL_OK: its pages are uncertain, it ends before the step */
-    bool chosen;                /* for the step being built */
-    uint32_t step_rows;         /* rows in it, of the history */
-    uint32_t step_drafts;       /* rows in it behind those, of draft */
-    uint32_t n_draft; /* tokens that are guessed to follow the history of draft_at tokens */
+    /* While a step is being built; nothing reads these once its rows are laid out. chosen is no
+     * state: a session stays READY whether the step takes it or not. */
+    bool chosen;
+    uint32_t step_rows;   /* rows in it, of the history */
+    uint32_t step_drafts; /* rows in it behind those, of draft */
+    uint32_t n_draft;     /* tokens that are guessed to follow the history of draft_at tokens */
     uint32_t draft_at;
     uint32_t draft[SL_MAX_DRAFT];
     uint32_t n_drafted, n_draft_accepted; /* verified so far; of them: they did follow */
-    uint64_t parked_ns;                   /* since when: PARKED, SWAPPED */
-    bool first_done;                      /* the prompt has been processed once */
+    uint32_t n_guessed; /* positions that the layer which guesses has seen (guess.c) */
+    bool unseen;        /* it has missed some */
+    uint64_t parked_ns; /* since when: PARKED, SWAPPED */
+    bool first_done;    /* the prompt has been processed once */
+    /* Losses of a machine since it came to interrupted_at, tokens and rows that its sink knew then:
+     * what it asks could be their reason. */
+    uint32_t n_interrupted;
+    uint64_t interrupted_at;
 
     struct sl_sampler sampler;
     struct sl_token pending; /* sampled, offered, not yet accepted */

@@ -4,6 +4,9 @@
  *        ^                                           |
  *        +--------------- SWAPPED <------------------+
  *
+ * If a machine with some of the layers is lost (away.c), READY, FOLLOWING and LOADING sessions are
+ * WAITING again; PARKED ones are SWAPPED.
+ *
  * A session may end in any state; it is then freed. No step that has rows of a session is under way
  * while it is FOLLOWING or LOADING: it stands at a page end and all that was fed is written. So
  * only a READY session samples a token; a PARKED or SWAPPED one has its pending token offered

@@ -1,6 +1,6 @@
 #include "engine/stage/joint_heat.h"
 
-#include "engine/experts/heat_store.h"
+#include "engine/heat/heat_store.h"
 
 #include <stdlib.h>
 
@@ -45,18 +45,18 @@ enum sl_status sl_joint_heat_open(const char *path, const struct sl_model *model
     struct sl_joint_heat *j = calloc(1, sizeof *j);
     if (!j)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the experts' heat");
-    enum sl_status st = sl_heat_create(&c, &j->heat, err);
-    if (st == SL_OK) {
+    enum sl_status status = sl_heat_create(&c, &j->heat, err);
+    if (status == SL_OK) {
         j->n_bytes = c.n_layer * sl_heat_layer_bytes(j->heat);
         j->layers = calloc(1, j->n_bytes);
         if (!j->layers)
-            st = sl_fail(err, SL_ERR_NOMEM, "no memory for the experts' heat");
+            status = sl_fail(err, SL_ERR_NOMEM, "no memory for the experts' heat");
     }
-    if (st == SL_OK)
-        st = sl_heat_store_open(path, j->heat, &j->file, err);
-    if (st != SL_OK) {
+    if (status == SL_OK)
+        status = sl_heat_store_open(path, j->heat, &j->file, err);
+    if (status != SL_OK) {
         sl_joint_heat_close(&j);
-        return st;
+        return status;
     }
     *out_heat = j;
     return SL_OK;

@@ -23,8 +23,7 @@ static void follow(const struct sl_stage_call *before, struct sl_ask_step *ask,
     ask->seqno = runs ? a->seqno : 0;
 }
 
-static bool ask_step(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c) {
-    struct sl_micro_batch *l = micro_batch_of(p);
+static void begin_step(struct sl_micro_batch *l, struct sl_stage_call *c) {
     const struct sl_step *s = &l->step;
     c->ask.what = SL_STAGE_STEP;
     c->ask.step = (struct sl_ask_step){.micro_batch = s->micro_batch,
@@ -38,9 +37,34 @@ static bool ask_step(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage
     c->with.tails = &l->tails;
     c->with.tables = s->tables;
     c->with.rows = NULL;
+}
+
+static bool ask_step(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c) {
+    begin_step(micro_batch_of(p), c);
     if (stage)
         follow(c - 1, &c->ask.step, &c->with);
     return true;
+}
+
+static bool ask_step_ahead(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c) {
+    struct sl_micro_batch *l = micro_batch_of(p);
+    begin_step(l, c);
+    if (stage > 1) { /* what has been lost before; the stage between loses nothing */
+        struct sl_stage_arrays with = {0};
+        follow(&l->calls[stage - 2], &c->ask.step, &with);
+    }
+    c->ask.step.sent = SL_SENT_LATER;
+    c->ask.step.seqno = 0;
+    return sl_stage_may_go_ahead(&c->ask.step);
+}
+
+/* They come from the host's memory, or not at all. */
+static const float *rows_of(struct sl_pipeline_item *p, uint32_t stage) {
+    struct sl_micro_batch *l = micro_batch_of(p);
+    struct sl_ask_step ask = {.n_rows = l->step.n_rows};
+    struct sl_stage_arrays with = {0};
+    follow(&l->calls[stage - 1], &ask, &with);
+    return ask.sent == SL_SENT_ROWS ? with.rows : NULL;
 }
 
 /* At work from when it began, or the stage before ended, whose device it waited for till then. If
@@ -69,8 +93,12 @@ enum sl_status sl_micro_batch_init(struct sl_micro_batch *l, uint32_t index,
                                    const struct sl_memory_plan *plan) {
     const struct sl_engine_config *c = &plan->config;
     memset(l, 0, sizeof *l);
-    l->item = (struct sl_pipeline_item){
-        .ask = ask_step, .answered = was_answered, .calls = l->calls, .may_be_canceled = true};
+    l->item = (struct sl_pipeline_item){.ask = ask_step,
+                                        .ask_ahead = ask_step_ahead,
+                                        .rows = rows_of,
+                                        .answered = was_answered,
+                                        .calls = l->calls,
+                                        .may_be_canceled = true};
     atomic_init(&l->item.canceled, false);
     atomic_init(&l->item.under_way, false);
     uint32_t *tables = calloc(sl_step_elems(c->batch_tokens, plan->n_logit_rows), sizeof *tables);
@@ -82,10 +110,10 @@ enum sl_status sl_micro_batch_init(struct sl_micro_batch *l, uint32_t index,
         l->calls[i].with.max_out = plan->n_logit_rows;
     }
     l->shares = calloc(c->parallel, sizeof *l->shares);
-    enum sl_status st = sl_page_table_init(&l->pages, c->parallel, plan->session_pages);
-    if (st == SL_OK && plan->n_tails)
-        st = sl_page_table_init(&l->tails, c->parallel, plan->session_pages);
-    if (st == SL_OK && tables && l->step.failed && l->shares)
+    enum sl_status status = sl_page_table_init(&l->pages, c->parallel, plan->session_pages);
+    if (status == SL_OK && plan->n_tails)
+        status = sl_page_table_init(&l->tails, c->parallel, plan->session_pages);
+    if (status == SL_OK && tables && l->step.failed && l->shares)
         return SL_OK;
     sl_micro_batch_release(l);
     return SL_ERR_NOMEM;
@@ -102,7 +130,7 @@ void sl_micro_batch_release(struct sl_micro_batch *l) {
 
 uint64_t sl_micro_batches_bytes(const struct sl_memory_plan *plan) {
     const struct sl_engine_config *c = &plan->config;
-    uint32_t n = sl_plan_micro_batches(plan);
+    uint32_t n = plan->n_micro_batches;
     /* n_logit_rows at most, which plan may not have: it need not be the last stage's. */
     uint32_t most_out = c->parallel > SL_SCORE_ROWS ? c->parallel : SL_SCORE_ROWS;
     uint64_t pages =
@@ -111,7 +139,14 @@ uint64_t sl_micro_batches_bytes(const struct sl_memory_plan *plan) {
                            sl_step_elems(c->batch_tokens, most_out) * sizeof(uint32_t) +
                            c->batch_tokens + c->parallel * sizeof(struct sl_micro_batch_share) +
                            pages;
-    return pages + n * micro_batch;
+    uint64_t guesses =
+        c->draft_tokens
+            ? 64 +
+                  (sl_step_elems(c->batch_tokens, most_out) + c->batch_tokens + 2 * most_out) *
+                      sizeof(uint32_t) +
+                  c->batch_tokens
+            : 0;
+    return pages + n * micro_batch + guesses;
 }
 
 void sl_micro_batch_begin(struct sl_micro_batch *l) {

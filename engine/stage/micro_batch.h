@@ -14,6 +14,7 @@ struct sl_session;
 struct sl_micro_batch_share {
     struct sl_session *s; /* NULL: nobody's, or it has left */
     uint32_t first, rows; /* of the step */
+    uint32_t pos;         /* of the first in its session */
     uint32_t drafts;      /* the last of these, whose tokens are guessed: each has logits too */
     uint32_t out;         /* its first row of the logits, UINT32_MAX = none */
 };
@@ -34,6 +35,7 @@ struct sl_micro_batch {
     /* The scheduler's. */
     bool flying;
     uint64_t start_ns;
+    uint64_t took_ns;                    /* from then on, or since the step before it ended */
     uint32_t n_elsewhere;                /* sessions that generate in other steps meanwhile */
     struct sl_micro_batch_share *shares; /* [parallel], by slot */
 };

@@ -6,13 +6,11 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A step that comes meanwhile waits at most so long while experts are read in the background. */
 #define BACKGROUND_NS 5000000
-/* Threads look so long for what comes next before they sleep: longer than the other stages take for
- * a generated row, since waking up costs as much as the hand-over itself. */
-#define LOOK_OUT_NS 10000000u
-#define LOOKS       64u
+#define LOOKS         64u
 
 /* What waits for one stage, the first sent first. */
 struct worker {
@@ -28,6 +26,7 @@ struct worker {
     bool started;
     atomic_uint n_pushed;
     uint32_t n_taken; /* the thread's own */
+    uint64_t n_begun; /* items that were pushed here: under the lock */
     /* What it said with its last answer, from whatever thread that came: under the lock. */
     bool has_background, heat_unsaved;
     struct sl_stage_call call;   /* what it is asked between items: the thread's own too */
@@ -41,8 +40,10 @@ struct sl_pipeline {
     struct sl_timeline *timeline; /* NULL: no trace */
     pthread_mutex_t lock;
     pthread_cond_t done;
+    pthread_cond_t went; /* an item that goes ahead has been sent */
     /* Under lock, with all that is in workers. */
     uint32_t n_under_way;
+    uint64_t n_sent;
     bool quit;
     struct worker workers[SL_MAX_STAGES];
 };
@@ -70,9 +71,9 @@ static void take_note(struct worker *w, const struct sl_stage_answer *a) {
 static enum sl_status ask_now(struct worker *w, const struct sl_stage_ask *ask,
                               struct sl_err *err) {
     w->call = (struct sl_stage_call){.ask = *ask};
-    enum sl_status st = sl_stage_ask(w->stage, &w->call, err);
+    enum sl_status status = sl_stage_ask(w->stage, &w->call, err);
     take_note(w, &w->call.answer);
-    return st;
+    return status;
 }
 
 static void have_it_idle(struct worker *w, uint64_t most_ns) {
@@ -81,8 +82,19 @@ static void have_it_idle(struct worker *w, uint64_t most_ns) {
 
 /* ---- the stages' threads ---- */
 
+/* How far an item is that goes to a stage before the one before has done with it. */
+enum ahead {
+    AHEAD_NOT,
+    AHEAD_QUEUED, /* in the stage's queue */
+    AHEAD_LEAVES, /* being sent */
+    AHEAD_GONE,   /* sent: the stage waits for its rows */
+    AHEAD_OVER    /* answered before they came: the stage has broken down */
+};
+
+/* Under the lock, as the next. */
 static void push(struct worker *w, struct sl_pipeline_item *item) {
     item->next = NULL;
+    w->n_begun++;
     if (w->first)
         w->last->next = item;
     else
@@ -90,18 +102,6 @@ static void push(struct worker *w, struct sl_pipeline_item *item) {
     w->last = item;
     atomic_fetch_add_explicit(&w->n_pushed, 1, memory_order_release);
     pthread_cond_signal(&w->wake);
-}
-
-/* Returns when ready says so, or after a while. */
-static void look_out(const struct sl_pipeline *p, bool (*ready)(const void *what),
-                     const void *what) {
-    uint64_t start = p->looks_out ? sl_now_ns() : 0;
-    while (start && sl_now_ns() - start < LOOK_OUT_NS)
-        for (uint32_t i = 0; i < LOOKS; i++) {
-            if (ready(what))
-                return;
-            sl_cpu_relax();
-        }
 }
 
 static bool has_more(const void *worker) {
@@ -125,10 +125,25 @@ static void read_in_background(struct worker *w) {
     pthread_mutex_lock(&w->p->lock);
 }
 
-/* The next item, NULL at the end. */
-static struct sl_pipeline_item *next_item(struct worker *w) {
+/* The stage begins with it: the next one may prepare for it, if it has begun with all that come
+ * before. */
+static void announce(struct worker *w, struct sl_pipeline_item *item) {
+    struct worker *after = w + 1;
+    const struct sl_stage_ops *ops = w->stage->ops;
+    if (w->index + 1 == w->p->n || !item->ask_ahead || !ops->loses_none ||
+        !ops->loses_none(w->stage) || !after->stage->ops->begins_ahead ||
+        !after->stage->ops->begins_ahead(after->stage) || after->n_begun != item->number ||
+        !item->ask_ahead(item, after->index, &item->calls[after->index]))
+        return;
+    item->ahead[after->index] = AHEAD_QUEUED;
+    push(after, item);
+}
+
+/* The next item, NULL at the end. out_ahead: without what the stage before makes of it. */
+static struct sl_pipeline_item *next_item(struct worker *w, bool *out_ahead) {
     struct sl_pipeline *p = w->p;
-    look_out(p, has_more, w);
+    if (p->looks_out)
+        sl_look_out(has_more, w);
     pthread_mutex_lock(&p->lock);
     while (!w->first && !p->quit) {
         if (!p->n_under_way && w->has_background)
@@ -140,9 +155,48 @@ static struct sl_pipeline_item *next_item(struct worker *w) {
     if (item) {
         w->first = item->next;
         w->n_taken++;
+        *out_ahead = item->ahead[w->index] == AHEAD_QUEUED;
+        if (*out_ahead)
+            item->ahead[w->index] = AHEAD_LEAVES;
+        else
+            announce(w, item);
     }
     pthread_mutex_unlock(&p->lock);
     return item;
+}
+
+/* What an item that has gone ahead to the stage waits for. */
+static void bring_rows(struct worker *w, struct sl_pipeline_item *item) {
+    struct sl_stage_call *c = &item->calls[w->index];
+    const float *rows = item->rows(item, w->index);
+    c->sent_ns = sl_timeline_now(w->p->timeline);
+    w->stage->ops->rows(w->stage, c, rows);
+    pthread_mutex_lock(&w->p->lock);
+    announce(w, item);
+    pthread_mutex_unlock(&w->p->lock);
+}
+
+/* The stage has done with it, which may have gone ahead to the next. True: that waits for its rows.
+ * Under the lock, which is open for a moment: sending does not block. */
+static bool went_ahead(struct worker *w, struct sl_pipeline_item *item) {
+    uint8_t *ahead = &item->ahead[w->index + 1];
+    while (*ahead == AHEAD_LEAVES)
+        pthread_cond_wait(&w->p->went, &w->p->lock);
+    return *ahead == AHEAD_GONE;
+}
+
+/* On to the next stage. Under the lock, which is open meanwhile. */
+static void pass(struct worker *w, struct sl_pipeline_item *item) {
+    uint8_t *ahead = &item->ahead[w->index + 1];
+    if (went_ahead(w, item)) {
+        pthread_mutex_unlock(&w->p->lock);
+        bring_rows(w + 1, item);
+        pthread_mutex_lock(&w->p->lock);
+    } else if (*ahead == AHEAD_NOT) {
+        push(w + 1, item);
+    } else if (*ahead == AHEAD_QUEUED) {
+        *ahead = AHEAD_NOT; /* it is there already, and goes with its rows */
+    }
 }
 
 /* The stage has done with it: on to the next one, or done. */
@@ -151,8 +205,12 @@ static void leave(struct worker *w, struct sl_pipeline_item *item, bool passed_o
     /* A thread that is not ours may be here; once the lock is open, ours may close the pipeline. */
     const struct sl_pipeline_hooks hooks = p->hooks;
     pthread_mutex_lock(&p->lock);
+    if (item->ahead[w->index] == AHEAD_LEAVES || item->ahead[w->index] == AHEAD_GONE) {
+        item->ahead[w->index] = AHEAD_OVER;
+        pthread_cond_broadcast(&p->went);
+    }
     if (!passed_on && w->index + 1 < p->n)
-        push(w + 1, item);
+        pass(w, item);
     bool done = !--item->n_left;
     if (done) {
         atomic_store_explicit(&item->under_way, false, memory_order_release);
@@ -220,13 +278,31 @@ static void meanwhile(struct sl_stage_owner *o, struct sl_stage_call *c) {
         h->meanwhile(h->ctx);
 }
 
-static void visit(struct worker *w, struct sl_pipeline_item *item) {
+static struct sl_stage_call *begin_call(struct worker *w, struct sl_pipeline_item *item) {
     struct sl_stage_call *c = &item->calls[w->index];
     c->owner = &w->owner;
     c->canceled = &item->canceled;
     c->user = item;
     c->passed_on = false;
     c->sent_ns = sl_timeline_now(w->p->timeline);
+    return c;
+}
+
+/* Without its rows. From when they may be brought on, the item is whoever's that has it. */
+static void visit_ahead(struct worker *w, struct sl_pipeline_item *item) {
+    struct sl_stage_call *c = begin_call(w, item);
+    uint8_t *ahead = &item->ahead[w->index];
+    w->stage->ops->send(w->stage, c);
+    pthread_mutex_lock(&w->p->lock);
+    if (*ahead == AHEAD_LEAVES) { /* else it has been answered, and may be another by now */
+        *ahead = AHEAD_GONE;
+        pthread_cond_broadcast(&w->p->went);
+    }
+    pthread_mutex_unlock(&w->p->lock);
+}
+
+static void visit(struct worker *w, struct sl_pipeline_item *item) {
+    struct sl_stage_call *c = begin_call(w, item);
     if (item->ask(item, w->index, c))
         w->stage->ops->send(w->stage, c);
     else if (w->p->n > 1)
@@ -237,8 +313,13 @@ static void *stage_main(void *arg) {
     struct worker *w = arg;
     if (w->p->timeline)
         sl_timeline_stage(w->p->timeline, w->index);
-    for (struct sl_pipeline_item *item; (item = next_item(w));)
-        visit(w, item);
+    bool ahead = false;
+    for (struct sl_pipeline_item *item; (item = next_item(w, &ahead));) {
+        if (ahead)
+            visit_ahead(w, item);
+        else
+            visit(w, item);
+    }
     (void)!ask_now(w, &(struct sl_stage_ask){.what = SL_STAGE_QUIT}, NULL);
     return NULL;
 }
@@ -258,7 +339,7 @@ static enum sl_status start_threads(struct sl_pipeline *p, struct sl_err *err) {
     return SL_OK;
 }
 
-enum sl_status sl_pipeline_open(struct sl_stage *const *stages, uint32_t n,
+enum sl_status sl_pipeline_open(struct sl_stage *const *stages, uint32_t n, bool looks_out,
                                 const struct sl_pipeline_hooks *hooks, struct sl_timeline *timeline,
                                 struct sl_stage_metrics *shown, struct sl_pipeline **out_pipeline,
                                 struct sl_err *err) {
@@ -266,12 +347,13 @@ enum sl_status sl_pipeline_open(struct sl_stage *const *stages, uint32_t n,
     if (!p)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the stages' queues");
     p->n = n;
-    p->looks_out = sl_cpus_allowed() > 2 * n + 1;
+    p->looks_out = looks_out;
     p->hooks = *hooks;
     p->timeline = timeline;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->done, NULL);
-    enum sl_status st = SL_OK;
+    pthread_cond_init(&p->went, NULL);
+    enum sl_status status = SL_OK;
     for (uint32_t i = 0; i < n; i++) {
         struct worker *w = &p->workers[i];
         w->owner = (struct sl_stage_owner){was_passed, was_answered, meanwhile};
@@ -280,15 +362,15 @@ enum sl_status sl_pipeline_open(struct sl_stage *const *stages, uint32_t n,
         w->index = i;
         w->shown = &shown[i];
         pthread_cond_init(&w->wake, NULL);
-        if (st == SL_OK)
-            st = ask_now(w, &(struct sl_stage_ask){.what = SL_STAGE_HELLO}, err);
+        if (status == SL_OK)
+            status = ask_now(w, &(struct sl_stage_ask){.what = SL_STAGE_HELLO}, err);
         w->hello = w->call.answer.hello;
     }
-    if (st == SL_OK && n > 1)
-        st = start_threads(p, err);
-    if (st != SL_OK) {
+    if (status == SL_OK && n > 1)
+        status = start_threads(p, err);
+    if (status != SL_OK) {
         sl_pipeline_close(&p);
-        return st;
+        return status;
     }
     *out_pipeline = p;
     return SL_OK;
@@ -313,6 +395,7 @@ void sl_pipeline_close(struct sl_pipeline **pp) {
         pthread_cond_destroy(&p->workers[i].wake);
     }
     pthread_cond_destroy(&p->done);
+    pthread_cond_destroy(&p->went);
     pthread_mutex_destroy(&p->lock);
     free(p);
     *pp = NULL;
@@ -331,6 +414,8 @@ void sl_pipeline_send(struct sl_pipeline *p, struct sl_pipeline_item *item) {
     pthread_mutex_lock(&p->lock);
     atomic_store(&item->under_way, true);
     p->n_under_way++;
+    item->number = p->n_sent++;
+    memset(item->ahead, AHEAD_NOT, sizeof item->ahead);
     push(&p->workers[0], item);
     pthread_mutex_unlock(&p->lock);
 }
@@ -351,7 +436,8 @@ bool sl_pipeline_done(struct sl_pipeline *p, const struct sl_pipeline_item *item
 }
 
 void sl_pipeline_look_out(struct sl_pipeline *p, const struct sl_pipeline_item *item) {
-    look_out(p, has_passed, item);
+    if (p->looks_out)
+        sl_look_out(has_passed, item);
 }
 
 void sl_pipeline_wait(struct sl_pipeline *p, const struct sl_pipeline_item *item) {

@@ -1,16 +1,17 @@
-/* Several stages at work at once: a thread for each, which speaks with it, and what passes through
- * all of them in order. It may be at two at once: at a stage that has passed it on, for the rest,
- * and at the next.
+/* Several stages that work at once, each called by a thread of its own. Items pass through all of
+ * them in order. An item may be at two stages at once: at one that has passed it on and still ends
+ * its part, and at the next.
  *
  * Steps and everything else that a stage is asked for between two steps (copies of pages, its
  * experts, its heat) go the same way, so whatever is sent later finds every stage as the earlier
  * left it. With one stage there is no thread: what is sent has been answered when send returns.
  *
  * A stage of this process does its work on that thread, which owns its device, its reader and all
- * that hangs on them. While nothing is under way the thread has it read experts in the background.
+ * that depends on them. While nothing is under way the thread has it read experts in the
+ * background.
  *
- * Threads: all calls are the scheduler's but sl_pipeline_cancel, which is any's; open and close
- * also the engine's maker's, before and after that one runs. */
+ * Threads: any may call sl_pipeline_cancel; the rest is for the scheduler's, open and close also
+ * for the thread that creates and destroys the engine, while the scheduler does not run. */
 #ifndef SL_ENGINE_PIPELINE_H
 #define SL_ENGINE_PIPELINE_H
 
@@ -20,17 +21,26 @@ struct sl_pipeline;
 
 /* First in what is sent. Borrowed from send until done. */
 struct sl_pipeline_item {
-    /* What the stage is asked, by what those before it have answered: fills ask and the arrays of
-     * its call. False: nothing. On the stage's thread, as what follows. */
+    /* Fills ask and the arrays of the stage's call, from what the stages before it have answered.
+     * False: nothing is asked. On the stage's thread, unless stated otherwise, as what follows. */
     bool (*ask)(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c);
-    /* The stage has answered; shown is what is known of it. NULL: nothing is to be done. */
+    /* The same before the previous stage has answered: the call goes ahead of its rows
+     * (SL_SENT_LATER). False, or NULL: it must not. On the previous stage's thread, under a lock.
+     */
+    bool (*ask_ahead)(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c);
+    /* Then, once the previous stage has answered: the rows, NULL if there are none. */
+    const float *(*rows)(struct sl_pipeline_item *p, uint32_t stage);
+    /* The stage has answered; shown: its metrics. NULL: not called. */
     void (*answered)(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_metrics *shown);
     struct sl_stage_call *calls; /* [n_stages] */
     bool may_be_canceled;        /* also by the engine's end */
     /* The pipeline's. */
     struct sl_pipeline *pipeline;
     struct sl_pipeline_item *next;
-    uint32_t n_left; /* stages that have not done with it, under the pipeline's lock */
+    /* Under the pipeline's lock. */
+    uint32_t n_left;              /* stages that are not done with it */
+    uint64_t number;              /* counts items in the order in which they were sent */
+    uint8_t ahead[SL_MAX_STAGES]; /* enum ahead, of each stage */
     atomic_bool under_way, canceled;
 };
 
@@ -41,14 +51,15 @@ struct sl_pipeline_hooks {
     /* On the scheduler's, where that runs the only stage: between layers, and while it waits for
      * the disk. */
     void (*meanwhile)(void *ctx);
-    /* Any thread: the engine is about to end, and what may be canceled is. */
+    /* Any thread. The engine is about to end: items that may be canceled are. */
     bool (*stopping)(void *ctx);
     void *ctx;
 };
 
-/* Starts the threads; the stages [n] are borrowed until close, and so is what is shown of each,
- * which any thread may read. SL_ERR_NOMEM: no memory, or no thread. */
-enum sl_status sl_pipeline_open(struct sl_stage *const *stages, uint32_t n,
+/* Starts the threads. stages [n] and shown [n], their metrics, are borrowed until close; any thread
+ * may read the metrics. looks_out: there are CPUs to spare (sl_cpus_spare). SL_ERR_NOMEM: no
+ * memory, or no thread. */
+enum sl_status sl_pipeline_open(struct sl_stage *const *stages, uint32_t n, bool looks_out,
                                 const struct sl_pipeline_hooks *hooks, struct sl_timeline *timeline,
                                 struct sl_stage_metrics *shown, struct sl_pipeline **out_pipeline,
                                 struct sl_err *err) SL_MUST_CHECK;
@@ -59,22 +70,23 @@ void sl_pipeline_close(struct sl_pipeline **p);
 const struct sl_stage_hello *sl_pipeline_hello(const struct sl_pipeline *p, uint32_t stage);
 
 void sl_pipeline_send(struct sl_pipeline *p, struct sl_pipeline_item *item);
-/* Has the stages give up what is under way of it. It is done all the same when they have answered.
+/* Has the stages give up their parts of it. It still counts as under way until they have answered.
  */
 void sl_pipeline_cancel(struct sl_pipeline *p, struct sl_pipeline_item *item);
 bool sl_pipeline_done(struct sl_pipeline *p, const struct sl_pipeline_item *item);
 void sl_pipeline_wait(struct sl_pipeline *p, const struct sl_pipeline_item *item);
-/* Looks out for its end for a moment, where there are CPUs to spare: a step of one token takes less
- * than a millisecond on a fast device, and to be woken costs a good part of that. */
+/* Spins for a moment until it is done, where there are CPUs to spare: a step of one token takes
+ * less than a millisecond on a fast device, and waking up takes a good part of that. */
 void sl_pipeline_look_out(struct sl_pipeline *p, const struct sl_pipeline_item *item);
 /* Adds what stages found while they read in the background, since the last call. */
 void sl_pipeline_background(struct sl_pipeline *p, struct sl_activity_sums *inout_found);
 
-/* Where the scheduler's thread is the only stage's: is there something to read in the background?
- * Reads, for so long at most. */
+/* Where the scheduler's thread calls the only stage: whether there is something to read in the
+ * background; and reads it, for at most that long. */
 bool sl_pipeline_may_idle(const struct sl_pipeline *p);
 void sl_pipeline_idle(struct sl_pipeline *p, uint64_t most_ns);
-/* Has the only stage heat that is not in its file? Has it saved. Of several the heat is joint. */
+/* Whether the only stage has heat that is not in its file; and saves it. Several stages have a
+ * joint heat file. */
 bool sl_pipeline_heat_unsaved(const struct sl_pipeline *p);
 void sl_pipeline_save_heat(struct sl_pipeline *p);
 

@@ -14,20 +14,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* ---- whose failure ---- */
-
-enum sl_status sl_stage_local_blame(const struct sl_stage_local *s, enum sl_status st,
-                                    struct sl_err *err) {
-    char name[SL_DEVICE_ID_BYTES + 1];
-    if (!err || (st != SL_ERR_DEVICE_LOST && st != SL_ERR_DEVICE_OOM))
-        return st;
-    bool by_other = st == SL_ERR_DEVICE_LOST && s->relay_by && sl_device_relay_lost(s->dev);
-    const struct sl_device *dev = by_other ? s->relay_by->dev : s->dev;
-    snprintf(name, sizeof name, "%s:", dev->caps.id);
-    struct sl_err what = *err;
-    return strstr(what.text, name) ? st : sl_fail(err, st, "%s %s", name, what.text);
-}
-
 /* ---- those that are open ---- */
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -96,25 +82,27 @@ enum sl_status sl_stage_local_open(struct sl_stage_local *s, uint32_t index, uin
     for (uint32_t l = 0; l < s->model->hp.n_layer; l++)
         s->n_routed += sl_model_layer_is_moe(s->model, l);
     enlist(s);
-    enum sl_status st = sl_device_configure(s->dev, &s->plan->limits, err);
+    enum sl_status status = sl_device_configure(s->dev, &s->plan->limits, err);
     struct sl_kv_size size = sl_kv_size_of(s->plan);
-    if (st == SL_OK)
-        st = sl_kv_data_init(&s->kv, s->dev, s->model, &size, err);
-    if (st == SL_OK && s->plan->streaming)
-        st = sl_store_create(s->model, s->plan, s->dev, known, timeline, &s->store, err);
+    if (status == SL_OK)
+        status = sl_kv_data_init(&s->kv, s->dev, s->model, &size, err);
+    if (status == SL_OK && s->plan->streaming)
+        status = sl_store_create(s->model, s->plan, s->dev, known, timeline, &s->store, err);
+    if (status == SL_OK && s->plan->tables)
+        status = sl_table_store_create(s->model, s->plan, timeline, &s->tables, err);
     show_plan(s);
-    return sl_stage_local_blame(s, st, err);
+    return sl_stage_local_blame(s, status, err);
 }
 
 enum sl_status sl_stage_local_relay(struct sl_stage_local *s, struct sl_stage_local *by,
                                     struct sl_err *err) {
-    enum sl_status st = sl_device_relay_open(s->dev, by->dev, &by->busy);
-    s->relay_by = st == SL_OK ? by : NULL;
-    if (st == SL_OK || st == SL_ERR_UNSUPPORTED)
+    enum sl_status status = sl_device_relay_open(s->dev, by->dev, &by->busy);
+    s->relay_by = status == SL_OK ? by : NULL;
+    if (status == SL_OK || status == SL_ERR_UNSUPPORTED)
         return SL_OK;
-    return sl_fail(err, st, "%scopying to %s by way of %s: %s",
-                   st == SL_ERR_DEVICE_OOM ? "no memory for " : "", s->dev->caps.name,
-                   by->dev->caps.name, sl_status_text(st));
+    return sl_fail(err, status, "%scopying to %s by way of %s: %s",
+                   status == SL_ERR_DEVICE_OOM ? "no memory for " : "", s->dev->caps.name,
+                   by->dev->caps.name, sl_status_text(status));
 }
 
 void sl_stage_local_end_relay(struct sl_stage_local *s) {
@@ -128,28 +116,60 @@ void sl_stage_local_leave_relay(struct sl_stage_local *s) {
     s->relay_by = NULL;
 }
 
+static void drop_arrivals(struct sl_stage_local *s) {
+    for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
+        sl_signal_free(s->dev, &s->arrival[i]);
+}
+
+/* Where another process speaks to it, and a step of few rows is enqueued in one go: without the
+ * host, which would have to wait for the rows to know which experts they need. */
+static enum sl_status init_arrivals(struct sl_stage_local *s, struct sl_err *err) {
+    enum sl_status status = SL_OK;
+    uint32_t n = s->plan->n_micro_batches;
+    if (s->store || s->tables || !s->dev->caps.graphs || !sl_forward_come_host(s->forward, 0))
+        return SL_OK;
+    for (uint32_t i = 0; i < n && status == SL_OK; i++)
+        status = sl_signal_create(s->dev, &s->arrival[i]);
+    /* Some can raise signals and not wait for the host. */
+    if (status == SL_OK)
+        status = sl_signal_hold(s->dev, s->arrival[0]);
+    if (status == SL_OK)
+        sl_signal_release(s->dev, s->arrival[0]);
+    else
+        drop_arrivals(s);
+    return status == SL_OK || status == SL_ERR_UNSUPPORTED
+               ? SL_OK
+               : sl_fail(err, status, "preparing for rows: %s", sl_status_text(status));
+}
+
 enum sl_status sl_stage_local_load(struct sl_stage_local *s, bool by_host,
                                    struct sl_progress *progress, struct sl_route_recorder *routes,
                                    struct sl_err *err) {
-    enum sl_status st = sl_weights_load(s->model, !s->plan->streaming, s->dev,
-                                        &sl_weights_system_io, progress, &s->weights, err);
-    if (st == SL_OK && s->store)
-        st = sl_store_check_files(s->store, err);
-    if (st == SL_OK)
-        st = sl_forward_create(&(struct sl_forward_config){.model = s->model,
-                                                           .plan = s->plan,
-                                                           .dev = s->dev,
-                                                           .weights = s->weights,
-                                                           .kv = &s->kv,
-                                                           .fetch = sl_stage_fetch(s),
-                                                           .timeline = s->timeline,
-                                                           .routes = routes,
-                                                           .send_by_host = by_host},
-                               &s->forward, err);
-    if (st == SL_OK)
+    const struct sl_weights_part part = {!s->plan->streaming, s->plan->tables};
+    enum sl_status status =
+        sl_weights_load(s->model, part, s->dev, &sl_weights_system_io, progress, &s->weights, err);
+    if (status == SL_OK && s->store)
+        status = sl_store_check_files(s->store, err);
+    if (status == SL_OK && s->tables)
+        status = sl_table_store_check_files(s->tables, err);
+    if (status == SL_OK)
+        status = sl_forward_create(&(struct sl_forward_config){.model = s->model,
+                                                               .plan = s->plan,
+                                                               .dev = s->dev,
+                                                               .weights = s->weights,
+                                                               .kv = &s->kv,
+                                                               .fetch = sl_stage_fetch(s),
+                                                               .tables = s->tables,
+                                                               .timeline = s->timeline,
+                                                               .routes = routes,
+                                                               .send_by_host = by_host},
+                                   &s->forward, err);
+    if (status == SL_OK)
+        status = init_arrivals(s, err);
+    if (status == SL_OK)
         sl_activity_source_init(&s->activity, sl_stage_fetch(s),
                                 s->store ? sl_store_reader(s->store) : NULL, &s->shown);
-    return sl_stage_local_blame(s, st, err);
+    return sl_stage_local_blame(s, status, err);
 }
 
 bool sl_stage_local_is_alone(const struct sl_stage_local *stages, uint32_t n, uint32_t i) {
@@ -163,11 +183,13 @@ void sl_stage_local_close(struct sl_stage_local *s) {
     strike_off(s);
     sl_activity_source_release(&s->activity);
     sl_forward_destroy(&s->forward);
+    sl_table_store_destroy(&s->tables);
     sl_store_destroy(&s->store);
     sl_weights_destroy(&s->weights);
     sl_kv_data_release(&s->kv);
     for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
         sl_signal_free(s->dev, &s->sent[i]);
+    drop_arrivals(s);
     if (s->dev)
         sl_device_close(&s->dev);
 }
@@ -179,6 +201,8 @@ static void say_hello(struct sl_stage_local *s, struct sl_stage_hello *out) {
     *out = (struct sl_stage_hello){
         .name = {process_id, s->number},
         .rows_alike = s->dev->caps.rows_alike,
+        .loses_none = !s->store && !s->tables,
+        .begins_ahead = s->arrival[0] != NULL,
         .arithmetic = sl_arithmetic_hash(s->dev),
         .first_layer = hp->first_layer,
         .n_layer = hp->n_layer,
@@ -204,13 +228,13 @@ static enum sl_status join(struct sl_stage_local *s, const struct sl_ask_join *a
     out->reads = true;
     s->before.dev = b->dev;
     s->reached = sl_device_peer_open(b->dev, s->dev) == SL_OK && sl_device_reaches(b->dev, s->dev);
-    for (uint32_t i = 0; i < sl_plan_micro_batches(s->plan); i++) {
-        enum sl_status st = sl_signal_create(b->dev, &b->sent[i]);
-        if (st == SL_ERR_UNSUPPORTED)
+    for (uint32_t i = 0; i < s->plan->n_micro_batches; i++) {
+        enum sl_status status = sl_signal_create(b->dev, &b->sent[i]);
+        if (status == SL_ERR_UNSUPPORTED)
             break;
-        if (st != SL_OK)
-            return sl_fail(err, st, "joining %s to %s: %s", s->dev->caps.name, b->dev->caps.name,
-                           sl_status_text(st));
+        if (status != SL_OK)
+            return sl_fail(err, status, "joining %s to %s: %s", s->dev->caps.name,
+                           b->dev->caps.name, sl_status_text(status));
         s->before.signal[i] = b->sent[i];
     }
     s->before_name = ask->before;
@@ -222,7 +246,7 @@ static void link_to(struct sl_stage_local *s, bool alone, struct sl_answer_link 
     struct sl_stage_local *b = s->before.dev ? find(s->before_name) : NULL;
     if (!b)
         return;
-    for (uint32_t i = 0; i < sl_plan_micro_batches(s->plan); i++)
+    for (uint32_t i = 0; i < s->plan->n_micro_batches; i++)
         s->before.sent[i] = sl_forward_sent(b->forward, i, s->plan->config.batch_tokens);
     s->before.copies = true;
     if (!s->reached || !alone)
@@ -308,11 +332,11 @@ static enum sl_status measure_disk(struct sl_stage_local *s, struct sl_stage_cal
     if (!s->store)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "no expert is read from disk: all are resident");
     uint64_t start = sl_timeline_now(s->timeline);
-    enum sl_status st = sl_fetch_disk_speed(sl_stage_fetch(s), c->ask.disk_speed.seconds, &give_up,
-                                            &c->answer.disk_speed.bytes_per_s, err);
+    enum sl_status status = sl_fetch_disk_speed(sl_stage_fetch(s), c->ask.disk_speed.seconds,
+                                                &give_up, &c->answer.disk_speed.bytes_per_s, err);
     sl_activity_look(&s->activity, 0, true, &c->answer.found); /* no step's */
     sl_timeline_since(s->timeline, "measuring the disk", start, {NULL, 0});
-    return st;
+    return status;
 }
 
 static void read_in_background(struct sl_stage_local *s, struct sl_stage_call *c) {
@@ -359,6 +383,8 @@ static enum sl_status perform(struct sl_stage_local *s, struct sl_stage_call *c)
     case SL_STAGE_QUIT:
         if (s->store)
             sl_store_quit(s->store);
+        if (s->tables)
+            sl_table_store_quit(s->tables);
         return SL_OK;
     case SL_STAGE_REQUESTS:
         break;
@@ -391,4 +417,13 @@ static void let_go(struct sl_stage *stage) {
     (void)stage;
 }
 
-static const struct sl_stage_ops ops = {.send = send_to, .close = let_go};
+static bool loses_none(const struct sl_stage *stage) {
+    const struct sl_stage_local *s = (const struct sl_stage_local *)(const void *)stage;
+    return !s->store && !s->tables;
+}
+
+static const struct sl_stage_ops ops = {.send = send_to,
+                                        .close = let_go,
+                                        .loses_none = loses_none,
+                                        .rows = sl_stage_local_rows,
+                                        .place = sl_stage_local_place};

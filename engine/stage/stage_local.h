@@ -7,6 +7,7 @@
 #define SL_ENGINE_STAGE_LOCAL_H
 
 #include "engine/experts/expert_store.h"
+#include "engine/tables/table_store.h"
 #include "engine/forward/forward.h"
 #include "engine/observe/activity.h"
 #include "engine/stage/stage.h"
@@ -31,7 +32,8 @@ struct sl_stage_local {
     const struct sl_memory_plan *plan;
     struct sl_device *dev;
     struct sl_weights *weights;
-    struct sl_store *store; /* NULL: all experts are resident */
+    struct sl_store *store;        /* NULL: all experts are resident */
+    struct sl_table_store *tables; /* NULL: no table is streamed */
     struct sl_kv_data kv;
     struct sl_forward *forward;
     struct sl_timeline *timeline; /* NULL: no trace */
@@ -40,6 +42,9 @@ struct sl_stage_local {
     /* [micro-batches] raised when a step's rows have been sent; NULL: the next stage's
      * device cannot wait for that by itself, so the step goes on when it has ended. */
     struct sl_signal *sent[SL_MAX_STAGES];
+    /* [micro-batches] its device waits for them, where rows come after their steps; NULL: steps
+     * come with their rows. */
+    struct sl_signal *arrival[SL_MAX_STAGES];
     struct sl_stage_local *relay_by; /* its copies may go by way of that one's device; NULL: none */
     atomic_bool busy;                /* with a step: what it copies itself is not to be held up */
     struct sl_activity_source activity;
@@ -82,10 +87,21 @@ static inline bool sl_stage_is_last(const struct sl_stage_local *s) {
     return s->index + 1 == s->n_stages;
 }
 /* Has the text of a device's failure say which one's it is; passes the status on. */
-enum sl_status sl_stage_local_blame(const struct sl_stage_local *s, enum sl_status st,
+enum sl_status sl_stage_local_blame(const struct sl_stage_local *s, enum sl_status status,
                                     struct sl_err *err);
 /* stage_local_step.c: SL_STAGE_STEP. */
 enum sl_status sl_stage_local_step(struct sl_stage_local *s, struct sl_stage_call *c) SL_MUST_CHECK;
+
+/* stage_local_step.c: as in struct sl_stage_ops. */
+void sl_stage_local_rows(struct sl_stage *stage, struct sl_stage_call *c, const float *rows);
+float *sl_stage_local_place(struct sl_stage *stage, uint32_t micro_batch);
+
+/* stage_local_step.c: rows of the layer that guesses ahead, behind the stage's last step and before
+ * anything else is asked of it. Of the only stage, on the thread that has it. SL_AGAIN: the guesses
+ * are worth nothing. */
+enum sl_status sl_stage_local_draft(struct sl_stage_local *s, const struct sl_draft_rows *rows,
+                                    struct sl_logits *out_logits, uint32_t *out_failed,
+                                    struct sl_err *err) SL_MUST_CHECK;
 
 /* Do experts go from the host's slots to its device's, and may they go by way of others', as those'
  * by way of its? */

@@ -22,7 +22,7 @@ struct sl_message_limits sl_message_limits(const struct sl_memory_plan *p,
                                            const struct sl_stage_hello *h) {
     const struct sl_engine_config *c = &p->config;
     return (struct sl_message_limits){
-        .n_micro_batches = sl_plan_micro_batches(p),
+        .n_micro_batches = p->n_micro_batches,
         .max_rows = c->batch_tokens,
         .max_out = c->parallel > SL_SCORE_ROWS ? c->parallel : SL_SCORE_ROWS,
         .n_seq = c->parallel,
@@ -74,10 +74,10 @@ enum sl_status sl_message_arrays_init(struct sl_message_arrays *a,
     a->sum = calloc(blocks, sizeof *a->sum);
     a->at = calloc(blocks, sizeof *a->at);
     a->bytes = calloc(most_bytes(l) + 1, 1);
-    enum sl_status st = sl_page_table_init(&a->pages, l->n_seq, l->seq_pages);
-    if (st == SL_OK && l->n_tails)
-        st = sl_page_table_init(&a->tails, l->n_seq, l->seq_pages);
-    if (st == SL_OK && a->tables && a->failed && a->rows && a->logits && a->max && a->sum &&
+    enum sl_status status = sl_page_table_init(&a->pages, l->n_seq, l->seq_pages);
+    if (status == SL_OK && l->n_tails)
+        status = sl_page_table_init(&a->tails, l->n_seq, l->seq_pages);
+    if (status == SL_OK && a->tables && a->failed && a->rows && a->logits && a->max && a->sum &&
         a->at && a->bytes)
         return SL_OK;
     sl_message_arrays_release(a);
@@ -92,10 +92,18 @@ uint64_t sl_message_arrays_bytes(const struct sl_message_limits *l) {
            sl_page_table_bytes(l->n_seq, l->seq_pages) * (l->n_tails ? 2 : 1);
 }
 
+void sl_message_arrays_borrow(struct sl_message_arrays *a, float *rows) {
+    if (!a->borrows_rows)
+        free(a->rows);
+    a->rows = rows;
+    a->borrows_rows = true;
+}
+
 void sl_message_arrays_release(struct sl_message_arrays *a) {
     free(a->tables);
     free(a->failed);
-    free(a->rows);
+    if (!a->borrows_rows)
+        free(a->rows);
     free(a->logits);
     free(a->max);
     free(a->sum);
@@ -152,14 +160,24 @@ static void put_bytes(struct writer *w, const void *bytes, size_t n) {
         memcpy(p, bytes, n);
 }
 
+static void put_zeros(struct writer *w, size_t n) {
+    uint8_t *p = room_for(w, n);
+    if (p)
+        memset(p, 0, n);
+}
+
 /* Elements of 32 bits, numbers or floats. */
 static void put_words(struct writer *w, const void *words, size_t n) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    put_bytes(w, words, 4 * n); /* as they lie */
+#else
     uint8_t *p = room_for(w, 4 * n);
     for (size_t i = 0; p && i < n; i++) {
         uint32_t v;
         memcpy(&v, (const char *)words + 4 * i, 4);
         sl_put_u32(p + 4 * i, v);
     }
+#endif
 }
 
 static void put_head(struct writer *w, enum sl_message_kind kind, uint64_t number, uint32_t what) {
@@ -196,6 +214,17 @@ size_t sl_message_put_cancel(uint64_t number, uint8_t out[SL_MESSAGE_HEAD_BYTES]
     return SL_MESSAGE_HEAD_BYTES;
 }
 
+enum sl_status sl_message_put_rows(const struct sl_stage_call *c, uint64_t number,
+                                   const struct sl_message_limits *l, const float *rows,
+                                   uint8_t *out, size_t room, size_t *out_n, struct sl_err *err) {
+    struct writer writer = {out, out + room, false}, *w = &writer;
+    put_head(w, SL_MESSAGE_ROWS, number, SL_STAGE_STEP);
+    put_u8(w, rows != NULL);
+    if (rows)
+        put_words(w, rows, (size_t)c->ask.step.n_rows * l->n_embd);
+    return end_message(w, out, out_n, err);
+}
+
 static void put_pages(struct writer *w, const struct sl_page_table *t) {
     for (uint32_t i = 0; i < t->n_seq; i++) {
         struct sl_page_range r = t->changed[i];
@@ -212,7 +241,8 @@ static bool is_planned(const struct sl_page_table *t, const struct sl_message_li
 static enum sl_status put_step(struct writer *w, const struct sl_stage_call *c,
                                const struct sl_message_limits *l, struct sl_err *err) {
     const struct sl_ask_step *a = &c->ask.step;
-    if (a->sent != SL_SENT_NONE && a->sent != SL_SENT_ROWS)
+    bool later = a->sent == SL_SENT_LATER;
+    if (a->sent != SL_SENT_NONE && a->sent != SL_SENT_ROWS && !later)
         return sl_fail(err, SL_ERR_PROTOCOL, "a step whose rows come in way %u: not by message",
                        a->sent);
     if (a->n_rows > l->max_rows || a->n_out > l->max_out || !is_planned(c->with.pages, l) ||
@@ -229,7 +259,8 @@ static enum sl_status put_step(struct writer *w, const struct sl_stage_call *c,
     put_u8(w, a->keep_all);
     put_u8(w, a->only_largest);
     put_u8(w, a->dead);
-    put_u8(w, a->sent);
+    put_u8(w, a->sent == SL_SENT_ROWS);
+    put_u8(w, later);
     put_words(w, s.ids, n);
     put_words(w, s.pos, n);
     put_words(w, s.slot, n);
@@ -239,7 +270,10 @@ static enum sl_status put_step(struct writer *w, const struct sl_stage_call *c,
     put_words(w, s.row_len, n);
     put_words(w, s.out_rows, a->n_out);
     put_words(w, s.sums_at, a->n_out);
-    put_bytes(w, c->with.failed, n);
+    if (later) /* the stage before is at it still */
+        put_zeros(w, n);
+    else
+        put_bytes(w, c->with.failed, n);
     put_pages(w, c->with.pages);
     put_pages(w, c->with.tails);
     if (a->sent == SL_SENT_ROWS)
@@ -300,14 +334,52 @@ enum sl_status sl_message_put_ask(const struct sl_stage_call *c, uint64_t number
     return end_message(w, out, out_n, err);
 }
 
+/* The first block with the largest of n maxima; false: one of them is no number. */
+static bool find_largest(const float *max, size_t n, uint32_t *out_block) {
+    bool numbers = true;
+    size_t best = 0;
+    for (size_t i = 0; i < n; i++) {
+        numbers &= max[i] == max[i];
+        best = max[i] > max[best] ? i : best;
+    }
+    *out_block = (uint32_t)best;
+    return numbers;
+}
+
+/* Nobody needs more than the largest of each row: less than a record of the link's, where all
+ * blocks take two. False, and nothing is written: one of the rows has none. */
+static bool put_largest(struct writer *w, const struct sl_answer_step *a, const struct sl_logits *x,
+                        const struct sl_message_limits *l) {
+    const struct writer before = *w;
+    size_t n = n_blocks(l, 1);
+    if (!a->has_max || !a->has_at || a->has_rows || a->has_sum)
+        return false;
+    put_zeros(w, 4);
+    put_u8(w, 1);
+    for (uint32_t i = 0; i < a->n_logits; i++) {
+        uint32_t block;
+        if (!find_largest(x->blocks.max + i * n, n, &block)) {
+            *w = before;
+            return false;
+        }
+        put_u32(w, block);
+        put_words(w, x->blocks.max + i * n + block, 1);
+        put_words(w, x->blocks.at + i * n + block, 1);
+    }
+    return true;
+}
+
 static void put_logits(struct writer *w, const struct sl_answer_step *a, const struct sl_logits *x,
                        const struct sl_message_limits *l) {
     size_t blocks = n_blocks(l, a->n_logits);
     put_u32(w, a->n_logits);
+    if (put_largest(w, a, x, l))
+        return;
     put_u8(w, a->has_rows);
     put_u8(w, a->has_max);
     put_u8(w, a->has_at);
     put_u8(w, a->has_sum);
+    put_u8(w, 0);
     if (a->has_rows)
         put_words(w, x->rows, (size_t)a->n_logits * l->n_vocab);
     if (a->has_max)
@@ -340,6 +412,8 @@ static void put_hello(struct writer *w, const struct sl_stage_hello *h) {
     put_u64(w, h->name.number);
     put_text(w, h->device, sizeof h->device);
     put_u8(w, h->rows_alike);
+    put_u8(w, h->loses_none);
+    put_u8(w, h->begins_ahead);
     put_u64(w, h->arithmetic.lo);
     put_u64(w, h->arithmetic.hi);
     put_u32(w, h->first_layer);

@@ -2,7 +2,7 @@
  * of this process.
  *
  * All numbers are little-endian and of fixed width. A message is
- *   0  2  version, 1       2  2  kind: 0 request, 1 answer, 2 cancel
+ *   0  2  version, 2       2  2  kind: 0 request, 1 answer, 2 cancel, 3 rows
  *   4  4  length of all    8  8  number of the call, the sender's
  *  16  2  what is asked (enum sl_stage_request), 0 of a cancel
  *  18  ..  fields, then arrays, in the order in which the encoder writes them
@@ -18,10 +18,16 @@
 #include "engine/stage/stage.h"
 #include "engine/types/plan.h"
 
-#define SL_MESSAGE_VERSION    1u
+#define SL_MESSAGE_VERSION    2u
 #define SL_MESSAGE_HEAD_BYTES 18u
 
-enum sl_message_kind { SL_MESSAGE_ASK, SL_MESSAGE_ANSWER, SL_MESSAGE_CANCEL, SL_MESSAGE_KINDS };
+enum sl_message_kind {
+    SL_MESSAGE_ASK,
+    SL_MESSAGE_ANSWER,
+    SL_MESSAGE_CANCEL,
+    SL_MESSAGE_ROWS, /* of a step that was asked for before */
+    SL_MESSAGE_KINDS
+};
 
 /* What both sides know of a stage before they exchange arrays. */
 struct sl_message_limits {
@@ -48,12 +54,15 @@ struct sl_message_arrays {
     struct sl_page_table pages; /* changes */
     struct sl_page_table tails; /* likewise; empty where there are none */
     float *rows;                /* [max_rows, n_embd] */
+    bool borrows_rows;          /* they are somebody else's */
     float *logits, *max, *sum;  /* [max_out, n_vocab], [max_out, blocks of n_vocab] */
     uint32_t *at;               /* as max */
     uint8_t *bytes;             /* of a page, cells or heat */
 };
 enum sl_status sl_message_arrays_init(struct sl_message_arrays *a,
                                       const struct sl_message_limits *limits) SL_MUST_CHECK;
+/* Has rows come out at another place, [max_rows, n_embd], which is borrowed. */
+void sl_message_arrays_borrow(struct sl_message_arrays *a, float *rows);
 void sl_message_arrays_release(struct sl_message_arrays *a);
 /* What init allocates. */
 uint64_t sl_message_arrays_bytes(const struct sl_message_limits *limits);
@@ -75,6 +84,14 @@ enum sl_status sl_message_put_ask(const struct sl_stage_call *c, uint64_t number
 enum sl_status sl_message_put_answer(const struct sl_stage_call *c, uint64_t number,
                                      const struct sl_message_limits *limits, uint8_t *out,
                                      size_t room, size_t *out_n, struct sl_err *err) SL_MUST_CHECK;
+/* Rows of a step with SL_SENT_LATER; NULL: they will not come. */
+enum sl_status sl_message_put_rows(const struct sl_stage_call *c, uint64_t number,
+                                   const struct sl_message_limits *limits, const float *rows,
+                                   uint8_t *out, size_t room, size_t *out_n,
+                                   struct sl_err *err) SL_MUST_CHECK;
+/* Of such a message without rows, and with those of a step of so many. */
+#define SL_MESSAGE_ROWS_BYTES(n_rows, n_embd)                                                      \
+    (SL_MESSAGE_HEAD_BYTES + 1 + (size_t)(n_rows) * (n_embd) * sizeof(float))
 size_t sl_message_put_cancel(uint64_t number, uint8_t out[SL_MESSAGE_HEAD_BYTES]);
 
 /* Of a request that is a step, or about one's logits: which micro-batch's. */
@@ -87,6 +104,11 @@ enum sl_status sl_message_get_ask(const uint8_t *bytes, size_t n,
                                   const struct sl_message_limits *limits,
                                   struct sl_message_arrays *into, struct sl_stage_call *out_call,
                                   struct sl_err *err) SL_MUST_CHECK;
+/* The rows of the step c: to `into`, [n_rows, n_embd]. out_come: whether they do. */
+enum sl_status sl_message_get_rows(const uint8_t *bytes, size_t n,
+                                   const struct sl_message_limits *limits,
+                                   const struct sl_stage_call *c, float *into, bool *out_come,
+                                   struct sl_err *err) SL_MUST_CHECK;
 /* The answer to a call that was sent: fills its answer; failed rows and bytes go to the caller's
  * arrays, rows and logits to those of `into`. What was failed before stays so. */
 enum sl_status sl_message_get_answer(const uint8_t *bytes, size_t n,

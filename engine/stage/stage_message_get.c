@@ -60,11 +60,15 @@ static void get_bytes(struct reader *r, void *out, size_t n) {
 }
 
 static void get_words(struct reader *r, void *out, size_t n) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    get_bytes(r, out, 4 * n); /* as they lie */
+#else
     const uint8_t *p = take(r, 4 * n);
     for (size_t i = 0; p && i < n; i++) {
         uint32_t v = sl_get_u32(p + 4 * i);
         memcpy((char *)out + 4 * i, &v, 4);
     }
+#endif
 }
 
 static void get_text(struct reader *r, char *out, size_t size) {
@@ -94,6 +98,8 @@ enum sl_status sl_message_head(const uint8_t *bytes, size_t n, struct sl_message
                        sl_get_u32(bytes + 4));
     if (kind >= SL_MESSAGE_KINDS || what >= SL_STAGE_REQUESTS)
         return sl_fail(err, SL_ERR_PROTOCOL, "a message of kind %u about request %u", kind, what);
+    if (kind == SL_MESSAGE_ROWS && what != SL_STAGE_STEP)
+        return sl_fail(err, SL_ERR_PROTOCOL, "rows of request %u, which is no step", what);
     if (kind == SL_MESSAGE_CANCEL && (what || n != SL_MESSAGE_HEAD_BYTES))
         return sl_fail(err, SL_ERR_PROTOCOL, "a cancellation of %zu bytes", n);
     *out = (struct sl_message_head){(enum sl_message_kind)kind, (enum sl_stage_request)what,
@@ -177,12 +183,15 @@ static enum sl_status get_step(struct reader *r, const struct sl_message_limits 
     a->keep_all = get_bool(r);
     a->only_largest = get_bool(r);
     a->dead = get_bool(r);
-    a->sent = (uint8_t)get_u8(r);
+    bool comes = get_bool(r), later = get_bool(r);
+    a->sent = later ? SL_SENT_LATER : comes ? SL_SENT_ROWS : SL_SENT_NONE;
     a->seqno = 0;
     if (a->micro_batch >= l->n_micro_batches || !a->n_rows || a->n_rows > l->max_rows ||
         a->n_decode > a->n_rows || a->n_out > l->max_out || a->n_out > a->n_rows ||
-        (a->sent != SL_SENT_NONE && a->sent != SL_SENT_ROWS))
+        (comes && later))
         return malformed("numbers beyond what was planned for", SL_STAGE_STEP, err);
+    if (later && !sl_stage_may_go_ahead(a))
+        return malformed("a step that must not come before its rows", SL_STAGE_STEP, err);
     struct sl_step s = sl_step_lay(into->tables, l->max_rows, l->max_out);
     s.n_rows = a->n_rows;
     s.n_out = a->n_out;
@@ -316,8 +325,22 @@ enum sl_status sl_message_get_ask(const uint8_t *bytes, size_t n, const struct s
                        h.kind);
     struct reader r = {bytes + SL_MESSAGE_HEAD_BYTES, bytes + n, false};
     out->ask.what = h.what;
-    enum sl_status st = get_request(&r, l, into, out, err);
-    return st == SL_OK ? has_ended(&r, h.what, err) : st;
+    enum sl_status status = get_request(&r, l, into, out, err);
+    return status == SL_OK ? has_ended(&r, h.what, err) : status;
+}
+
+enum sl_status sl_message_get_rows(const uint8_t *bytes, size_t n,
+                                   const struct sl_message_limits *l, const struct sl_stage_call *c,
+                                   float *into, bool *out_come, struct sl_err *err) {
+    struct sl_message_head h = {0};
+    SL_TRY(sl_message_head(bytes, n, &h, err));
+    struct reader r = {bytes + SL_MESSAGE_HEAD_BYTES, bytes + n, false};
+    *out_come = get_bool(&r);
+    size_t n_words = *out_come ? (size_t)c->ask.step.n_rows * l->n_embd : 0;
+    if (!r.bad && (size_t)(r.end - r.at) != 4 * n_words)
+        return malformed("rows of another step", SL_STAGE_STEP, err);
+    get_words(&r, into, n_words);
+    return has_ended(&r, SL_STAGE_STEP, err);
 }
 
 /* ---- answers ---- */
@@ -331,6 +354,8 @@ static void get_hello(struct reader *r, struct sl_stage_hello *h) {
     h->name.number = get_u64(r);
     get_text(r, h->device, sizeof h->device);
     h->rows_alike = get_bool(r);
+    h->loses_none = get_bool(r);
+    h->begins_ahead = get_bool(r);
     h->arithmetic.lo = get_u64(r);
     h->arithmetic.hi = get_u64(r);
     h->first_layer = get_u32(r);
@@ -345,6 +370,32 @@ static void get_hello(struct reader *r, struct sl_stage_hello *h) {
     h->heat_bytes = get_u64(r);
 }
 
+/* Of each row the largest logit alone: its block, the logit, where in the block it is. The other
+ * blocks are left with what is never the largest. */
+static enum sl_status get_largest(struct reader *r, const struct sl_message_limits *l,
+                                  struct sl_message_arrays *into, struct sl_stage_call *c,
+                                  struct sl_err *err) {
+    struct sl_answer_step *a = &c->answer.step;
+    size_t n = SL_VOCAB_BLOCKS(l->n_vocab);
+    a->has_max = a->has_at = true;
+    c->with.out_logits = (struct sl_logits){.blocks = {.max = into->max, .at = into->at}};
+    memset(into->at, 0, a->n_logits * n * sizeof *into->at);
+    for (uint32_t i = 0; i < a->n_logits; i++) {
+        float *max = into->max + i * n;
+        for (size_t k = 0; k < n; k++)
+            max[k] = -INFINITY;
+        uint32_t block = get_u32(r), at;
+        if (r->bad || block >= n)
+            return malformed("a logit in a block that there is not", SL_STAGE_STEP, err);
+        get_words(r, max + block, 1);
+        at = get_u32(r);
+        if (r->bad || at >= SL_VOCAB_BLOCK || isnan(max[block]))
+            return malformed("a logit that is not in its block", SL_STAGE_STEP, err);
+        into->at[i * n + block] = at;
+    }
+    return SL_OK;
+}
+
 static enum sl_status get_logits(struct reader *r, const struct sl_message_limits *l,
                                  struct sl_message_arrays *into, struct sl_stage_call *c,
                                  struct sl_err *err) {
@@ -355,16 +406,22 @@ static enum sl_status get_logits(struct reader *r, const struct sl_message_limit
     a->has_max = get_bool(r);
     a->has_at = get_bool(r);
     a->has_sum = get_bool(r);
-    bool any = a->has_rows || a->has_max || a->has_at || a->has_sum;
+    bool largest = get_bool(r),
+         any = largest || a->has_rows || a->has_max || a->has_at || a->has_sum;
     /* All that the step asked for, or none; maxima come with where they are. */
     if (a->n_logits && a->n_logits != c->ask.step.n_out)
         return malformed("logits of other rows than were asked for", SL_STAGE_STEP, err);
-    if (any != (a->n_logits > 0) || (any && !a->has_rows && !(a->has_max && a->has_at)) ||
+    if (largest && (a->has_rows || a->has_max || a->has_at || a->has_sum))
+        return malformed("logits twice", SL_STAGE_STEP, err);
+    if (any != (a->n_logits > 0) ||
+        (any && !a->has_rows && !largest && !(a->has_max && a->has_at)) ||
         ((a->has_at || a->has_sum) && !a->has_max) ||
         (any && !a->has_rows && !c->ask.step.only_largest))
         return malformed("logits of which a part is missing", SL_STAGE_STEP, err);
     size_t blocks = (size_t)a->n_logits * SL_VOCAB_BLOCKS(l->n_vocab);
     *x = (struct sl_logits){0};
+    if (largest)
+        return get_largest(r, l, into, c, err);
     if (a->has_rows)
         get_words(r, x->rows = into->logits, (size_t)a->n_logits * l->n_vocab);
     if (a->has_max) {
@@ -403,6 +460,8 @@ static enum sl_status get_step_answer(struct reader *r, const struct sl_message_
     c->with.out_rows = a->sent == SL_SENT_ROWS ? into->rows : NULL;
     if (c->with.out_rows)
         get_words(r, into->rows, (size_t)n * l->n_embd);
+    if (c->ask.step.sent == SL_SENT_LATER) /* and none has: the stage before may be at it still */
+        return a->n_failed ? malformed("rows that cannot be", SL_STAGE_STEP, err) : SL_OK;
     for (uint32_t i = 0; !r->bad && i < n; i++)
         if (into->failed[i] < c->with.failed[i])
             return malformed("a row that had failed and has not", SL_STAGE_STEP, err);
@@ -479,7 +538,7 @@ enum sl_status sl_message_get_answer(const uint8_t *bytes, size_t n,
                        h.kind, sl_stage_request_name(h.what), sl_stage_request_name(c->ask.what));
     struct reader reader = {bytes + SL_MESSAGE_HEAD_BYTES, bytes + n, false}, *r = &reader;
     sl_stage_answer_begin(a);
-    int32_t status = (int32_t)get_u32(r);
+    int32_t answered = (int32_t)get_u32(r);
     get_text(r, a->err.text, sizeof a->err.text);
     a->has_background = get_bool(r);
     a->heat_unsaved = get_bool(r);
@@ -487,11 +546,11 @@ enum sl_status sl_message_get_answer(const uint8_t *bytes, size_t n,
         counts[i] = (int64_t)get_u64(r);
     for (size_t i = 0; i < N_SUMS; i++)
         sums[i] = get_u64(r);
-    if (!is_status(status))
+    if (!is_status(answered))
         return malformed("a status that there is not", h.what, err);
-    a->status = (enum sl_status)status;
+    a->status = (enum sl_status)answered;
     memcpy(&a->counts, counts, sizeof counts);
     memcpy(&a->found, sums, sizeof sums);
-    enum sl_status st = get_result(r, l, into, c, err);
-    return st == SL_OK ? has_ended(r, h.what, err) : st;
+    enum sl_status status = get_result(r, l, into, c, err);
+    return status == SL_OK ? has_ended(r, h.what, err) : status;
 }

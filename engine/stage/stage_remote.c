@@ -14,9 +14,11 @@
 struct asked {
     struct sl_stage_call *call;
     uint64_t number, sent_ns;
+    bool unsent;   /* nobody can have an answer to it yet */
     bool sending;  /* its sender is at it still, */
     bool lost;     /* and answers it, as the other end was lost meanwhile, and may be back */
     bool canceled; /* or cancels it, once it is sent */
+    bool ahead;    /* its rows have not been sent yet: nothing is waited for */
 };
 
 struct sl_stage_remote {
@@ -24,16 +26,21 @@ struct sl_stage_remote {
     struct sl_stage_carrier *carrier;
     struct sl_message_limits limits;
     struct sl_stage_hello hello;
-    uint8_t *message; /* [room] the sender's */
+    atomic_bool loses_none, begins_ahead; /* of the other end that there is now */
+    uint8_t *message;                     /* [room] the sender's */
     size_t room;
+    pthread_mutex_t rows_lock;
+    uint8_t *rows_message; /* [rows_room] under it */
+    size_t rows_room;
     struct sl_message_arrays micro_batches[SL_MAX_STAGES], others; /* where answers come out */
     pthread_mutex_t lock;
     pthread_cond_t fewer; /* a call that is no step has been answered */
     /* Under the lock. */
-    struct asked asked[MAX_CALLS]; /* [n_asked] the first sent first */
-    uint32_t n_asked, n_others;
+    struct asked asked[MAX_CALLS];        /* [n_asked] the first sent first */
+    uint32_t n_asked, n_others, n_waited; /* waited: not ahead */
     uint64_t n_numbered;
-    enum sl_status lost; /* not SL_OK: the other end is gone, for this reason */
+    uint64_t waits_since_ns, waited_ns; /* since there is one that waits; in all before that */
+    enum sl_status lost;                /* not SL_OK: the other end is gone, for this reason */
     struct sl_err why;
     bool regained; /* lost, but there is another end, which may be asked after a resume */
 };
@@ -46,9 +53,13 @@ static bool is_step(const struct sl_stage_call *c) {
     return c->ask.what == SL_STAGE_STEP;
 }
 
-static void answer(struct sl_stage_call *c, enum sl_status st, const struct sl_err *why) {
+static bool is_ahead(const struct sl_stage_call *c) {
+    return is_step(c) && c->ask.step.sent == SL_SENT_LATER;
+}
+
+static void answer(struct sl_stage_call *c, enum sl_status status, const struct sl_err *why) {
     sl_stage_answer_begin(&c->answer);
-    c->answer.status = st;
+    c->answer.status = status;
     if (why)
         c->answer.err = *why;
     c->owner->answered(c->owner, c);
@@ -76,6 +87,17 @@ static bool is_answered_here(struct sl_stage_remote *r, struct sl_stage_call *c)
     }
 }
 
+/* Under the lock, as the next. */
+static void begin_to_wait(struct sl_stage_remote *r, uint64_t now) {
+    if (!r->n_waited++)
+        r->waits_since_ns = now;
+}
+
+static void end_waiting(struct sl_stage_remote *r) {
+    if (!--r->n_waited)
+        r->waited_ns += sl_now_ns() - r->waits_since_ns;
+}
+
 /* Waits until it may be sent. Not SL_OK: the other end is gone, for this reason. */
 static enum sl_status enlist(struct sl_stage_remote *r, struct sl_stage_call *c,
                              uint64_t *out_number, struct sl_err *out_why) {
@@ -83,17 +105,25 @@ static enum sl_status enlist(struct sl_stage_remote *r, struct sl_stage_call *c,
     pthread_mutex_lock(&r->lock);
     while (r->lost == SL_OK && (r->n_asked == MAX_CALLS || (!step && r->n_others)))
         pthread_cond_wait(&r->fewer, &r->lock);
-    enum sl_status st = r->lost;
-    if (st == SL_OK) {
+    enum sl_status status = r->lost;
+    if (status == SL_OK) {
+        uint64_t now = sl_now_ns();
         *out_number = ++r->n_numbered;
-        r->asked[r->n_asked++] = (struct asked){
-            .call = c, .number = *out_number, .sent_ns = sl_now_ns(), .sending = true};
+        bool ahead = is_ahead(c);
+        if (!ahead)
+            begin_to_wait(r, now);
+        r->asked[r->n_asked++] = (struct asked){.call = c,
+                                                .number = *out_number,
+                                                .sent_ns = now,
+                                                .unsent = true,
+                                                .sending = true,
+                                                .ahead = ahead};
         r->n_others += !step;
     } else {
         *out_why = r->why; /* another thread may change it once the lock is open */
     }
     pthread_mutex_unlock(&r->lock);
-    return st;
+    return status;
 }
 
 /* Under the lock. n_asked: it is not among them. */
@@ -107,6 +137,8 @@ static uint32_t place_of(const struct sl_stage_remote *r, uint64_t number) {
 /* Takes it from those that wait for an answer. Under the lock. */
 static struct sl_stage_call *strike_at(struct sl_stage_remote *r, uint32_t i) {
     struct sl_stage_call *c = r->asked[i].call;
+    if (!r->asked[i].ahead)
+        end_waiting(r);
     memmove(r->asked + i, r->asked + i + 1, (--r->n_asked - i) * sizeof *r->asked);
     r->n_others -= !is_step(c);
     pthread_cond_broadcast(&r->fewer);
@@ -130,9 +162,18 @@ static void send_cancel(struct sl_stage_remote *r, uint64_t number) {
                             sl_message_put_cancel(number, bytes));
 }
 
+/* The message is written, and goes to the other end next. */
+static void may_be_answered(struct sl_stage_remote *r, uint64_t number) {
+    pthread_mutex_lock(&r->lock);
+    uint32_t i = place_of(r, number);
+    if (i < r->n_asked)
+        r->asked[i].unsent = false;
+    pthread_mutex_unlock(&r->lock);
+}
+
 /* The sender has done with it and leaves it alone from here on. True: the other end was lost
- * meanwhile, and it is the sender's to answer with what is left in out_st and out_why. */
-static bool end_sending(struct sl_stage_remote *r, uint64_t number, enum sl_status *out_st,
+ * meanwhile, and it is the sender's to answer with what is left in out_status and out_why. */
+static bool end_sending(struct sl_stage_remote *r, uint64_t number, enum sl_status *out_status,
                         struct sl_err *out_why) {
     pthread_mutex_lock(&r->lock);
     uint32_t i = place_of(r, number);
@@ -140,7 +181,7 @@ static bool end_sending(struct sl_stage_remote *r, uint64_t number, enum sl_stat
     bool lost = i < r->n_asked && r->asked[i].lost;
     if (lost) {
         (void)strike_at(r, i);
-        *out_st = r->lost != SL_OK ? r->lost : SL_ERR_PEER_LOST;
+        *out_status = r->lost != SL_OK ? r->lost : SL_ERR_PEER_LOST;
         *out_why = r->why;
     } else if (i < r->n_asked) {
         r->asked[i].sending = false;
@@ -158,24 +199,26 @@ static void send_ask(struct sl_stage *stage, struct sl_stage_call *c) {
     struct sl_err err = {{0}};
     if (is_answered_here(r, c))
         return;
-    enum sl_status st = enlist(r, c, &number, &err);
-    if (st != SL_OK) {
-        answer(c, st, &err);
+    enum sl_status status = enlist(r, c, &number, &err);
+    if (status != SL_OK) {
+        answer(c, status, &err);
         return;
     }
-    st = sl_message_put_ask(c, number, &r->limits, r->message, r->room, &n, &err);
-    if (st == SL_OK) {
-        st = r->carrier->send(r->carrier, SL_MESSAGE_ASK, r->message, n);
-        if (st == SL_OK || st == SL_ERR_PEER_LOST) { /* sl_stage_remote_lost() says which and why */
-            if (end_sending(r, number, &st, &err))
-                answer(c, st, &err);
+    status = sl_message_put_ask(c, number, &r->limits, r->message, r->room, &n, &err);
+    if (status == SL_OK) {
+        may_be_answered(r, number);
+        status = r->carrier->send(r->carrier, SL_MESSAGE_ASK, r->message, n);
+        if (status == SL_OK ||
+            status == SL_ERR_PEER_LOST) { /* sl_stage_remote_lost() says which and why */
+            if (end_sending(r, number, &status, &err))
+                answer(c, status, &err);
             return;
         }
-        sl_fail(&err, st, "a request to %s could not be sent: %s", r->hello.device,
-                sl_status_text(st));
+        sl_fail(&err, status, "a request to %s could not be sent: %s", r->hello.device,
+                sl_status_text(status));
     }
     if (strike(r, number))
-        answer(c, st, &err);
+        answer(c, status, &err);
 }
 
 static void cancel_ask(struct sl_stage *stage, struct sl_stage_call *c) {
@@ -189,6 +232,34 @@ static void cancel_ask(struct sl_stage *stage, struct sl_stage_call *c) {
             number = r->asked[i].number;
     pthread_mutex_unlock(&r->lock);
     if (number)
+        send_cancel(r, number);
+}
+
+/* The rows of a call that went ahead, unless it has been answered meanwhile. */
+static void send_rows(struct sl_stage *stage, struct sl_stage_call *c, const float *rows) {
+    struct sl_stage_remote *r = remote_of(stage);
+    uint64_t number = 0;
+    size_t n = 0;
+    struct sl_err err;
+    pthread_mutex_lock(&r->lock);
+    for (uint32_t i = 0; i < r->n_asked; i++)
+        if (r->asked[i].call == c && r->asked[i].ahead) {
+            number = r->asked[i].number;
+            r->asked[i].ahead = false;
+            r->asked[i].sent_ns = sl_now_ns();
+            begin_to_wait(r, r->asked[i].sent_ns);
+        }
+    pthread_mutex_unlock(&r->lock);
+    if (!number)
+        return;
+    pthread_mutex_lock(&r->rows_lock);
+    enum sl_status status =
+        sl_message_put_rows(c, number, &r->limits, rows, r->rows_message, r->rows_room, &n, &err);
+    if (status == SL_OK)
+        status = r->carrier->send(r->carrier, SL_MESSAGE_ROWS, r->rows_message, n);
+    pthread_mutex_unlock(&r->rows_lock);
+    /* There is room for them in every queue; whoever is lost, sl_stage_remote_lost() says so. */
+    if (status != SL_OK && status != SL_ERR_PEER_LOST)
         send_cancel(r, number);
 }
 
@@ -210,7 +281,10 @@ enum sl_status sl_stage_remote_received(struct sl_stage_remote *r, const uint8_t
     if (r->n_asked)
         first = r->asked[0];
     pthread_mutex_unlock(&r->lock);
-    if (head.kind != SL_MESSAGE_ANSWER || !first.call || head.number != first.number)
+    /* What is not sent yet is read by its sender: an end that guesses its number must not end it.
+     */
+    if (head.kind != SL_MESSAGE_ANSWER || !first.call || first.unsent ||
+        head.number != first.number)
         return sl_fail(err, SL_ERR_PROTOCOL,
                        "a message of kind %u with number %llu, where the answer to number %llu "
                        "should be",
@@ -218,6 +292,13 @@ enum sl_status sl_stage_remote_received(struct sl_stage_remote *r, const uint8_t
                        (unsigned long long)first.number);
     struct sl_stage_call *c = first.call;
     SL_TRY(sl_message_get_answer(bytes, n, &r->limits, arrays_of(r, &c->ask), c, err));
+    /* What has broken down for good there has not here. */
+    if (sl_stage_is_broken(c->answer.status))
+        return sl_fail(err, SL_ERR_PEER_LOST, "%s", c->answer.err.text);
+    if (first.ahead && c->answer.status == SL_OK)
+        return sl_fail(err, SL_ERR_PROTOCOL,
+                       "an answer of success to number %llu, a step whose rows have not been sent",
+                       (unsigned long long)first.number);
     c->answer.has_background = c->answer.heat_unsaved = false; /* the other end sees to it */
     if (strike(r, first.number))
         c->owner->answered(c->owner, c);
@@ -270,6 +351,8 @@ enum sl_status sl_stage_remote_regain(struct sl_stage_remote *r,
                        hello->device, hello->first_layer, hello->first_layer + hello->n_layer - 1);
     pthread_mutex_lock(&r->lock);
     r->regained = r->lost != SL_OK;
+    atomic_store(&r->loses_none, hello->loses_none);
+    atomic_store(&r->begins_ahead, hello->begins_ahead);
     pthread_mutex_unlock(&r->lock);
     return SL_OK;
 }
@@ -284,9 +367,19 @@ void sl_stage_remote_resume(struct sl_stage_remote *r) {
 
 uint64_t sl_stage_remote_waits_since_ns(struct sl_stage_remote *r) {
     pthread_mutex_lock(&r->lock);
-    uint64_t since = r->n_asked ? r->asked[0].sent_ns : 0;
+    uint64_t since = 0;
+    for (uint32_t i = 0; i < r->n_asked && !since; i++)
+        since = r->asked[i].ahead ? 0 : r->asked[i].sent_ns;
     pthread_mutex_unlock(&r->lock);
     return since;
+}
+
+void sl_stage_remote_waits(struct sl_stage_remote *r, uint64_t *out_n_calls,
+                           uint64_t *out_waited_ns) {
+    pthread_mutex_lock(&r->lock);
+    *out_n_calls = r->n_numbered;
+    *out_waited_ns = r->waited_ns + (r->n_waited ? sl_now_ns() - r->waits_since_ns : 0);
+    pthread_mutex_unlock(&r->lock);
 }
 
 /* ---- made, closed ---- */
@@ -299,7 +392,9 @@ static void close_remote(struct sl_stage *stage) {
         sl_message_arrays_release(&r->micro_batches[i]);
     sl_message_arrays_release(&r->others);
     pthread_cond_destroy(&r->fewer);
+    pthread_mutex_destroy(&r->rows_lock);
     pthread_mutex_destroy(&r->lock);
+    free(r->rows_message);
     free(r->message);
     free(r);
 }
@@ -309,7 +404,25 @@ static bool clock_offset(struct sl_stage *stage, int64_t *out_ns) {
     return r->carrier->clock_offset && r->carrier->clock_offset(r->carrier, out_ns);
 }
 
-static const struct sl_stage_ops ops = {send_ask, cancel_ask, close_remote, clock_offset};
+static bool loses_none(const struct sl_stage *stage) {
+    return atomic_load(&((const struct sl_stage_remote *)(const void *)stage)->loses_none);
+}
+
+static bool begins_ahead(const struct sl_stage *stage) {
+    return atomic_load(&((const struct sl_stage_remote *)(const void *)stage)->begins_ahead);
+}
+
+static const struct sl_stage_ops ops = {.send = send_ask,
+                                        .cancel = cancel_ask,
+                                        .close = close_remote,
+                                        .clock_offset = clock_offset,
+                                        .loses_none = loses_none,
+                                        .begins_ahead = begins_ahead,
+                                        .rows = send_rows};
+
+static size_t rows_room(const struct sl_message_limits *l) {
+    return SL_MESSAGE_ROWS_BYTES(SL_STAGE_AHEAD_ROWS, l->n_embd);
+}
 
 enum sl_status sl_stage_remote_create(const struct sl_message_limits *limits,
                                       const struct sl_stage_hello *hello,
@@ -323,14 +436,19 @@ enum sl_status sl_stage_remote_create(const struct sl_message_limits *limits,
     r->limits = *limits;
     r->hello = *hello;
     r->hello.name = (struct sl_stage_name){0};
+    atomic_init(&r->loses_none, hello->loses_none);
+    atomic_init(&r->begins_ahead, hello->begins_ahead);
     r->room = sl_message_max_bytes(limits);
     r->message = malloc(r->room);
+    r->rows_room = rows_room(limits);
+    r->rows_message = malloc(r->rows_room);
+    pthread_mutex_init(&r->rows_lock, NULL);
     pthread_mutex_init(&r->lock, NULL);
     sl_cond_init(&r->fewer);
-    enum sl_status st = sl_message_arrays_init(&r->others, limits);
-    for (uint32_t i = 0; i < limits->n_micro_batches && st == SL_OK; i++)
-        st = sl_message_arrays_init(&r->micro_batches[i], limits);
-    if (st != SL_OK || !r->message) {
+    enum sl_status status = sl_message_arrays_init(&r->others, limits);
+    for (uint32_t i = 0; i < limits->n_micro_batches && status == SL_OK; i++)
+        status = sl_message_arrays_init(&r->micro_batches[i], limits);
+    if (status != SL_OK || !r->message || !r->rows_message) {
         close_remote(&r->base);
         return sl_fail(err, SL_ERR_NOMEM, "no memory for messages of %zu bytes", r->room);
     }
@@ -343,6 +461,6 @@ struct sl_stage *sl_stage_remote_stage(struct sl_stage_remote *r) {
 }
 
 uint64_t sl_stage_remote_bytes(const struct sl_message_limits *limits) {
-    return sizeof(struct sl_stage_remote) + sl_message_max_bytes(limits) +
+    return sizeof(struct sl_stage_remote) + sl_message_max_bytes(limits) + rows_room(limits) +
            (limits->n_micro_batches + 1) * sl_message_arrays_bytes(limits);
 }

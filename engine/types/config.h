@@ -68,6 +68,9 @@ struct sl_remote_look {
     bool there;
     uint32_t n_stages;
     uint64_t n_lost; /* how often it was lost */
+    /* What its stages were asked, and how long they were waited for: each stage by itself, while at
+     * least one of its answers had not come. */
+    uint64_t n_calls, waited_ns;
     /* Of the link that there is now, or 0. */
     uint64_t sent_bytes, received_bytes, queued_bytes;
     uint64_t round_trip_ns;  /* of the last heartbeat */
@@ -114,8 +117,15 @@ enum sl_experts_where {
     SL_EXPERTS_STREAMED, /* through the expert cache, also when they would fit */
 };
 
-/* Whether the host's CPU computes experts beside a discrete device (engine/experts/host_lane.h). */
-enum sl_lane {
+/* Tables: matrices of which a step needs the rows of its tokens (engine/tables/table_layout.h). */
+enum sl_tables_where {
+    SL_TABLES_AUTO,     /* resident where everything else is too, else large ones are streamed */
+    SL_TABLES_RESIDENT, /* loaded at the start */
+    SL_TABLES_STREAMED, /* their rows are read when tokens need them, also when they would fit */
+};
+
+/* Whether the host's CPU computes experts beside a discrete device (engine/lane/cpu_lane.h). */
+enum sl_lane_use {
     SL_LANE_AUTO, /* where it can, as far as it pays */
     SL_LANE_ON,   /* the same; refused where it cannot */
     SL_LANE_OFF,
@@ -177,6 +187,7 @@ struct sl_engine_config {
                                   ends within this time, but to no less than 8; 0 = 300 */
     uint32_t draft_tokens;     /* drafted at once for a session at most, SL_MAX_DRAFT at most; 0 =
                                   none */
+    bool draft_auto;           /* only while that is measured to be faster */
     uint64_t cache_ram_bytes;  /* KV pages for repeated prompts, beyond those that running sessions
                                   may need (of which idle ones serve too); SL_CACHE_RAM_AUTO = what
                                   the budget can spare */
@@ -209,6 +220,8 @@ struct sl_engine_config {
     uint32_t n_process_rows;
     uint64_t pinned_bytes; /* of ram_bytes, how much may be pinned for devices; 0 = all */
     enum sl_experts_where experts;
+    enum sl_tables_where tables;
+    uint64_t table_cache_bytes; /* rows of streamed tables that are kept; 0 = chosen by the plan */
     /* Limit on what is taken of a card's own memory; 0 = what is free now, less the reserve (0 =
      * the default). Ignored for a device that computes in host memory. */
     uint64_t vram_bytes, vram_reserve_bytes;
@@ -228,7 +241,7 @@ struct sl_engine_config {
     const struct sl_host_config *hosts; /* [n_hosts] */
     uint32_t n_hosts, host_of[SL_MAX_STAGES];
 
-    enum sl_lane lane;
+    enum sl_lane_use lane;
     uint32_t lane_threads; /* 0 = n_threads */
     bool lane_forced; /* for tests: it gets lane_percent of the experts in host memory, whatever
                          that costs */

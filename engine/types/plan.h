@@ -51,11 +51,13 @@ struct sl_memory_plan {
      * What the process has once is in the plan of stage 0 alone, what the process of each further
      * host has in that of the host's first stage. */
     uint32_t stage, n_stages;
-    uint32_t host;          /* of the one stage */
-    bool first_on_host;     /* it includes what the process on that machine has once */
-    bool relays;            /* its device may relay other stages' copies of experts */
-    bool remote;            /* another machine speaks to the stage by messages */
-    uint32_t n_threads;     /* that compute */
+    uint32_t host;      /* of the one stage */
+    bool first_on_host; /* it includes what the process on that machine has once */
+    bool relays;        /* its device may relay other stages' copies of experts */
+    bool remote;        /* another machine speaks to the stage by messages */
+    uint32_t n_threads; /* that compute */
+    /* Steps that may be under way at once: one for each stage, and one between machines. */
+    uint32_t n_micro_batches;
     uint32_t n_logit_rows;  /* rows of one step that may ask for logits; 0 in
                                a slice that gives none */
     uint32_t session_pages; /* KV pages of one session at ctx_tokens */
@@ -85,6 +87,15 @@ struct sl_memory_plan {
     uint32_t n_slots, n_experts;           /* in all classes, all layers */
     /* The same in the memory of a discrete device. */
     uint32_t device_class_slots[SL_SLAB_CLASSES], n_device_slots;
+
+    /* Tables that steps read by row: bits of enum sl_table_id of those that are streamed, the bytes
+     * of all that are large, the host memory that streaming takes, the part of it that is cache,
+     * and how many rows of each table that keeps. */
+    uint32_t tables;
+    uint64_t large_table_bytes, streamed_table_bytes;
+    uint64_t table_bytes, table_cache_bytes;
+    uint32_t table_rows;
+    const char *tables_why; /* static: why they are where they are; NULL: there are none */
 
     uint64_t weight_bytes; /* resident from the start: dense, and routed when not streaming; with
                               the gaps between them in the file */
@@ -122,6 +133,11 @@ struct sl_memory_plan {
     /* They sum to total_bytes, those of kind DEVICE to vram_total_bytes. */
     struct sl_plan_row rows[SL_PLAN_MAX_ROWS];
 };
+
+/* CPUs that computing the stage takes. */
+static inline uint32_t sl_plan_busy_cpus(const struct sl_memory_plan *p) {
+    return !p->discrete ? p->n_threads : p->streaming && p->lane_rows ? p->lane_threads : 0;
+}
 
 /* Of a page in the host's memory or on disk, with the tail page of the same positions. */
 static inline uint64_t sl_plan_copy_bytes(const struct sl_memory_plan *p) {

@@ -191,8 +191,8 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
     uint64_t promotions = (uint64_t)sl_metric(expert_promotions_total);
     uint64_t predicted = (uint64_t)sl_metric(expert_predicted_total);
     struct sl_engine *e;
-    enum sl_status st = sl_engine_create(m, &c, NULL, &e, &test_err);
-    if (st != SL_OK)
+    enum sl_status status = sl_engine_create(m, &c, NULL, &e, &test_err);
+    if (status != SL_OK)
         fail_msg("%s: %s", describe(s), test_err.text);
     for (uint32_t i = 0; s->warm && i < 2000; i++) {
         if ((uint64_t)sl_metric(expert_promotions_total) >= promotions + e->plan.n_device_slots)
@@ -364,10 +364,10 @@ static void greedy(void **state) {
 static void other_shapes(void **state) {
     (void)state;
     static const char *const archs[] = {
-        "qwen2moe",      "llama",  "qwen3",      "qwen3next",      "deepseek2",
-        "gemma4",        "llama4", "afmoe",      "arctic",         "cohere2moe",
-        "smallthinker",  "step35", "maple",      "phimoe",         "lfm2moe",
-        "granitehybrid", "jamba",  "deepseek32", "nemotron_h_moe", "kimi-linear"};
+        "qwen2moe",       "llama",       "qwen3",    "qwen3next",     "deepseek2",    "gemma4",
+        "llama4",         "afmoe",       "arctic",   "cohere2moe",    "smallthinker", "step35",
+        "maple",          "phimoe",      "lfm2moe",  "granitehybrid", "jamba",        "deepseek32",
+        "nemotron_h_moe", "kimi-linear", "grovemoe", "bailingmoe3",   "minimax-m3",   "dots3note"};
     static const struct setting settings[] = {
         {.where = SL_EXPERTS_STREAMED,
          .device_percent = 40,
@@ -396,6 +396,10 @@ static void other_shapes(void **state) {
             c.n_expert = c.n_expert_used = c.n_expert_used_odd = 0, c.n_ff = 256;
         if (i == 17)
             c.n_ff_shared = c.n_ff_expert, c.n_lora_q = 64, c.n_index_top = 20;
+        if (i >= 22)
+            c.n_ff_shared = c.n_ff_expert, c.n_index_top = i == 22 ? 3 : 20, c.index_block = 7;
+        if (i == 20)
+            c.n_expert = 12, c.n_per_adjugate = 3, c.n_ff_adjugate = 96;
         open_model(&m, &c);
         run_setting(m.model, &(struct setting){.cpu = true, .parallel = 2, .batch = 64}, &plain);
         check(m.model, &(struct setting){.where = SL_EXPERTS_RESIDENT, .parallel = 8, .batch = 64},

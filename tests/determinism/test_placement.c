@@ -163,7 +163,7 @@ static bool on_logits(void *ctx, uint32_t pos, const float *logits) {
 }
 
 static void wait_for_metric(uint64_t before) {
-    for (uint32_t i = 0; i < 1000 && (uint64_t)sl_metric(expert_warmups_total) == before; i++)
+    for (uint32_t i = 0; i < 12000 && (uint64_t)sl_metric(expert_warmups_total) == before; i++)
         usleep(5000);
     assert_true((uint64_t)sl_metric(expert_warmups_total) > before);
 }
@@ -194,12 +194,12 @@ static bool run_setting(const struct subject *s, const struct setting *t, struct
         n_slots = set_budget(s->model, &c, t->percent);
     }
     struct sl_engine *e;
-    enum sl_status st = sl_engine_create(s->model, &c, NULL, &e, &test_err);
-    if (st == SL_ERR_UNSUPPORTED && t->io == IO_URING) {
+    enum sl_status status = sl_engine_create(s->model, &c, NULL, &e, &test_err);
+    if (status == SL_ERR_UNSUPPORTED && t->io == IO_URING) {
         print_message("not compared: %s: %s\n", describe(t), test_err.text);
         return false;
     }
-    if (st != SL_OK)
+    if (status != SL_OK)
         fail_msg("%s: %s: %s", s->name, describe(t), test_err.text);
     if (t->wait_for_warm)
         wait_for_metric(warmups);
@@ -521,6 +521,30 @@ static void channel_deltas(void **state) {
     compare_all(&(struct subject){.name = "deltas of channels", .config = &c});
 }
 
+/* The same with a bound of the decays, and latent attention that is rotated and has gates; experts
+ * by groups, with limits of SwiGLU in all layers but the first two. */
+static void bound_deltas(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("bailingmoe3");
+    c.n_expert = 12;
+    c.n_expert_used = 3;
+    c.n_group = 4;
+    c.n_group_used = 2;
+    c.n_ff_shared = 256;
+    c.n_layer_dense = 1;
+    c.n_head = 3;
+    c.n_head_kv = 1;
+    c.head_dim = 48;
+    c.n_rot = 32;
+    c.head_dim_v = 40;
+    c.n_latent = 64;
+    c.n_lora_q = 64;
+    c.delta_dim = 40;
+    c.attn_every = 3;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "bound deltas", .config = &c});
+}
+
 /* Layers of one part, the first and the last without a mixer; experts of two matrices, which read
  * rows of their own. */
 static void one_part(void **state) {
@@ -540,6 +564,18 @@ static void one_part(void **state) {
     c.up = (struct sl_synth_types){{SL_DTYPE_Q5_1}, 1};
     c.down = (struct sl_synth_types){{SL_DTYPE_Q6_K}, 1};
     compare_all(&(struct subject){.name = "layers of one part", .config = &c});
+}
+
+/* A second set of experts, fewer than a row uses of the first, which stays in memory. */
+static void adjugate_experts(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("grovemoe");
+    c.n_expert = 12;
+    c.n_expert_used = 5;
+    c.n_per_adjugate = 3;
+    c.n_ff_adjugate = 96;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "adjugate experts", .config = &c});
 }
 
 /* One row a position for all heads, with projections that are quantised; layers of two kinds. */
@@ -587,6 +623,57 @@ static void chosen_positions(void **state) {
     c.router_sigmoid = true;
     c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_0, SL_DTYPE_Q8_0}, 2};
     compare_all(&(struct subject){.name = "chosen positions", .config = &c});
+}
+
+/* Blocks of positions that an indexer chooses for each KV head; a first layer without one. */
+static void chosen_blocks(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("minimax-m3");
+    c.n_layer_dense = 1;
+    c.n_expert = 11;
+    c.n_expert_used = 3;
+    c.n_ff_shared = 256;
+    c.n_head = 6;
+    c.n_head_kv = 3;
+    c.head_dim = 48;
+    c.n_rot = 16;
+    c.index_dim = 40;
+    c.index_block = 6;
+    c.n_index_top = 4;
+    c.n_index_local = 2;
+    c.router_scale = 2;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_0, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "chosen blocks", .config = &c});
+}
+
+/* Latents in two shapes: of a window, and of positions that an indexer chooses, both with gates. */
+static void latents_of_windows(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("dots3note");
+    c.n_layer_dense = 1;
+    c.n_expert = 11;
+    c.n_expert_used = 3;
+    c.n_ff_shared = 256;
+    c.n_head = 5;
+    c.n_head_kv = 1;
+    c.head_dim = 72;
+    c.n_rot = 8;
+    c.head_dim_v = 40;
+    c.n_latent = 96;
+    c.n_head_window = 3;
+    c.head_dim_window = 40;
+    c.head_dim_v_window = 24;
+    c.n_latent_window = 64;
+    c.window = 24;
+    c.window_period = 3;
+    c.rope_base_window = 10000;
+    c.n_lora_q = 64;
+    c.n_index_head = 6;
+    c.index_dim = 64;
+    c.n_index_top = 24;
+    c.router_sigmoid = true;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_0, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "latents of windows", .config = &c});
 }
 
 /* Keys' and values' projections in one matrix; a query from one matrix. */
@@ -699,9 +786,13 @@ int main(void) {
         cmocka_unit_test(short_convolutions),
         cmocka_unit_test(state_spaces),
         cmocka_unit_test(one_part),
+        cmocka_unit_test(adjugate_experts),
         cmocka_unit_test(channel_deltas),
+        cmocka_unit_test(bound_deltas),
         cmocka_unit_test(latents),
         cmocka_unit_test(chosen_positions),
+        cmocka_unit_test(chosen_blocks),
+        cmocka_unit_test(latents_of_windows),
         cmocka_unit_test(joined_latents),
         cmocka_unit_test(parts_with_norms),
         cmocka_unit_test(layers_with_embeddings),

@@ -28,10 +28,10 @@ static bool run_setting(const struct test_model *m, const struct setting *s, uin
                                  .kv_dtype = kv,
                                  .cpu_isa = s->isa};
     struct sl_engine *e;
-    enum sl_status st = sl_engine_create(m->model, &c, NULL, &e, &test_err);
-    if (st == SL_ERR_UNSUPPORTED && s->isa)
+    enum sl_status status = sl_engine_create(m->model, &c, NULL, &e, &test_err);
+    if (status == SL_ERR_UNSUPPORTED && s->isa)
         return false;
-    assert_int_equal(st, SL_OK);
+    assert_int_equal(status, SL_OK);
     for (uint32_t i = 0; i < N_RUNS; i++) {
         out[i] = new_run(31 + i, prompt_tokens(i, longest), m->model->hp.n_vocab, N_ANSWER);
         out[i]->req.logprobs = true;

@@ -60,55 +60,55 @@ static void stir_rows(float *y, uint32_t n_rows, uint32_t n, uint32_t stride) {
 }
 
 static enum sl_status rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a) {
-    enum sl_status st = plain->rms_norm(d, a);
+    enum sl_status status = plain->rms_norm(d, a);
     stir_rows(a->y, a->n_rows, a->n, a->stride_y);
-    return st;
+    return status;
 }
 
 static enum sl_status matmul(struct sl_device *d, const struct sl_op_matmul *a) {
-    enum sl_status st = plain->matmul(d, a);
+    enum sl_status status = plain->matmul(d, a);
     for (uint32_t i = 0; i < a->n_w; i++)
         if (is_float(a->out[i].w.dtype))
             stir_rows(a->out[i].y, a->n_tok, a->out[i].w.n_out, a->out[i].w.n_out);
-    return st;
+    return status;
 }
 
 static enum sl_status rope(struct sl_device *d, const struct sl_op_rope *a) {
-    enum sl_status st = plain->rope(d, a);
+    enum sl_status status = plain->rope(d, a);
     for (uint32_t t = 0; t < a->n_tok; t++)
         stir_rows(a->x + (size_t)t * a->stride, a->n_heads, 2 * a->n_freq, a->head_dim);
-    return st;
+    return status;
 }
 
 static enum sl_status attention(struct sl_device *d, const struct sl_op_attention *a) {
-    enum sl_status st = plain->attention(d, a);
+    enum sl_status status = plain->attention(d, a);
     uint32_t n = a->n_heads * a->kv.head_dim_v;
     stir_rows(a->y, a->n_tok, n, n);
-    return st;
+    return status;
 }
 
 static enum sl_status router(struct sl_device *d, const struct sl_op_router *a) {
-    enum sl_status st = plain->router(d, a);
+    enum sl_status status = plain->router(d, a);
     stir_rows(a->weights, a->n_tok, a->k, a->k);
-    return st;
+    return status;
 }
 
 static enum sl_status moe(struct sl_device *d, const struct sl_op_moe *a) {
-    enum sl_status st = plain->moe(d, a);
+    enum sl_status status = plain->moe(d, a);
     if (is_float(a->gate_dtype) || is_float(a->down_dtype))
         for (uint32_t i = 0; i < a->n_pairs; i++)
             stir(a->pair_y + (size_t)(a->pairs ? a->pairs[i] : i) * a->n_embd, a->n_embd);
-    return st;
+    return status;
 }
 
 static enum sl_status open_noisy(const struct sl_device_source *source, uint32_t index,
                                  struct sl_device **out_device, struct sl_err *err) {
     (void)source;
     (void)index;
-    enum sl_status st =
+    enum sl_status status =
         sl_cpu_open(&(struct sl_cpu_config){.n_threads = 2, .isa = SL_CPU_BEST}, out_device, err);
-    if (st)
-        return st;
+    if (status)
+        return status;
     plain = (*out_device)->ops;
     ops = *plain;
     ops.rms_norm = rms_norm;

@@ -6,7 +6,7 @@
 #include "tests/support/budget.h"
 
 #include "common/metrics.h"
-#include "engine/experts/expert_layout.h"
+#include "engine/reads/expert_layout.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -113,11 +113,11 @@ static inline void assert_clean(const struct run *r, uint32_t i) {
         fail_msg("request %u: %u tokens: %s", i, r->n, r->result.err.text);
 }
 
-static inline void assert_failed(const struct run *r, uint32_t i, enum sl_status st,
+static inline void assert_failed(const struct run *r, uint32_t i, enum sl_status status,
                                  const char *says) {
     assert_no_wrong_token(r, i);
     assert_int_equal(r->result.reason, SL_FINISH_ERROR);
-    assert_int_equal(r->result.status, st);
+    assert_int_equal(r->result.status, status);
     if (!strstr(r->result.err.text, says))
         fail_msg("request %u: '%s' does not say '%s'", i, r->result.err.text, says);
 }

@@ -31,14 +31,14 @@ static inline enum sl_status open_disk(const struct sl_reader_source *source,
     if (d->absent)
         return sl_fail(err, SL_ERR_IO, "the disk is absent");
     c.reader.request_bytes = 64u << 10;
-    enum sl_status st = sl_fake_open(&c, &d->reader, err);
+    enum sl_status status = sl_fake_open(&c, &d->reader, err);
     uint32_t file = SL_READER_FILES;
-    for (uint32_t i = 0; i < d->n_copies && st == SL_OK; i++)
-        st = sl_fake_add_file(d->reader, file, model_bytes, model_size, &file, err);
-    if (st == SL_OK)
+    for (uint32_t i = 0; i < d->n_copies && status == SL_OK; i++)
+        status = sl_fake_add_file(d->reader, file, model_bytes, model_size, &file, err);
+    if (status == SL_OK)
         sl_fake_set_faults(d->reader, d->faults, d->n_faults);
     *out_reader = d->reader;
-    return st;
+    return status;
 }
 
 static inline struct disk new_disk(void) {

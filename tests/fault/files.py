@@ -71,8 +71,7 @@ class Server:
                                       preexec_fn=limit)
 
     def said(self):
-        self.log.seek(0)
-        return self.log.read()
+        return os.pread(self.log.fileno(), 1 << 24, 0).decode(errors="replace")
 
     def until(self, pattern):
         end = time.monotonic() + PATIENCE_S

@@ -59,8 +59,7 @@ class Server:
             pass
 
     def said(self):
-        self.log.seek(0)
-        return self.log.read()
+        return os.pread(self.log.fileno(), 1 << 24, 0).decode(errors="replace")
 
     def get(self, path, body=None, timeout=NO_ANSWER_S):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)

@@ -103,14 +103,14 @@ static void no_device_memory(void **state) {
             source.config.fail_alloc = at;
             source.config.fail_card = faulty;
             struct sl_engine *e;
-            enum sl_status st = sl_engine_create(model.model, &c, NULL, &e, &test_err);
-            if (st == SL_OK) {
+            enum sl_status status = sl_engine_create(model.model, &c, NULL, &e, &test_err);
+            if (status == SL_OK) {
                 assert_true(faulty || source.stats.n_allocs < at);
                 sl_engine_destroy(&e);
                 all_given_back(&source);
                 break;
             }
-            assert_int_equal(st, SL_ERR_DEVICE_OOM);
+            assert_int_equal(status, SL_ERR_DEVICE_OOM);
             assert_non_null(strstr(test_err.text, "no memory for"));
             assert_names_card(test_err.text);
             all_given_back(&source);
@@ -205,9 +205,9 @@ static void lose(const struct card_config *config, bool streamed, uint32_t *n_lo
     source.config.n_cards = n_cards;
     source.config.fail_card = faulty;
     struct sl_engine *e;
-    enum sl_status st = sl_engine_create(model.model, &c, NULL, &e, &test_err);
-    if (st != SL_OK) { /* while the weights were loaded */
-        assert_int_equal(st, SL_ERR_DEVICE_LOST);
+    enum sl_status status = sl_engine_create(model.model, &c, NULL, &e, &test_err);
+    if (status != SL_OK) { /* while the weights were loaded */
+        assert_int_equal(status, SL_ERR_DEVICE_LOST);
         all_given_back(&source);
         ++*n_lost;
         return;

@@ -41,8 +41,8 @@ static struct places look(struct sl_engine *e) {
     struct asked a = {.has_background = true};
     while (a.has_background) {
         a.job = (struct sl_job){.run = ask_background, .what = "ask", .err = &test_err};
-        enum sl_status st = sl_job_do(e, &a.job);
-        assert_true(st == SL_OK || st == SL_AGAIN); /* the run has not left its slot yet */
+        enum sl_status status = sl_job_do(e, &a.job);
+        assert_true(status == SL_OK || status == SL_AGAIN); /* the run has not left its slot yet */
         usleep(200);
     }
     struct sl_heat *heat = sl_fetch_heat(sl_stage_fetch(e->stages));
@@ -192,10 +192,10 @@ static void the_other_copy_is_measured(void **state) {
     sl_engine_destroy(&e);
 }
 
-static void expect_refused(struct sl_engine *e, double seconds, enum sl_status st,
+static void expect_refused(struct sl_engine *e, double seconds, enum sl_status status,
                            const char *says) {
     double rate = -1;
-    assert_int_equal(sl_engine_disk_speed(e, seconds, &rate, &test_err), st);
+    assert_int_equal(sl_engine_disk_speed(e, seconds, &rate, &test_err), status);
     if (!strstr(test_err.text, says))
         fail_msg("'%s' does not say '%s'", test_err.text, says);
     assert_true(rate < 0);

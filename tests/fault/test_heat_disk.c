@@ -4,7 +4,7 @@
 #include "tests/support/folder.h"
 
 #include "common/clock.h"
-#include "engine/experts/heat_store.h"
+#include "engine/heat/heat_store.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -118,8 +118,8 @@ static bool stop_failing(void) {
     return atomic_load(&was_hit);
 }
 
-static bool is_no_memory(enum sl_status st) {
-    return st == SL_ERR_NOMEM || st == SL_ERR_DEVICE_OOM;
+static bool is_no_memory(enum sl_status status) {
+    return status == SL_ERR_NOMEM || status == SL_ERR_DEVICE_OOM;
 }
 
 /* Every call of create in turn. What is optional (a mirror, kept heat, a second thread) may go
@@ -130,9 +130,9 @@ static void every_allocation_of(const struct sl_engine_config *c) {
         struct sl_engine *e = NULL;
         struct sl_err err = {{0}};
         start_counting(at);
-        enum sl_status st = sl_engine_create(model.model, c, NULL, &e, &err);
+        enum sl_status status = sl_engine_create(model.model, c, NULL, &e, &err);
         bool hit = stop_failing();
-        if (st == SL_OK) {
+        if (status == SL_OK) {
             struct run *r = run_one(e, 0);
             assert_clean(r, 0);
             sl_engine_destroy(&e);
@@ -143,8 +143,8 @@ static void every_allocation_of(const struct sl_engine_config *c) {
             n_served++;
         } else {
             atomic_store(&counting, false);
-            if (!is_no_memory(st) || !err.text[0])
-                fail_msg("call %ld: %s: '%s'", at, sl_status_text(st), err.text);
+            if (!is_no_memory(status) || !err.text[0])
+                fail_msg("call %ld: %s: '%s'", at, sl_status_text(status), err.text);
             assert_null(e);
             if (atomic_load(&live) != 0)
                 fail_msg("call %ld (%s): %ld blocks or pages were lost", at, err.text,
@@ -152,7 +152,7 @@ static void every_allocation_of(const struct sl_engine_config *c) {
             n_refused++;
         }
         if (!hit) {
-            assert_int_equal(st, SL_OK);
+            assert_int_equal(status, SL_OK);
             break;
         }
     }
@@ -205,12 +205,12 @@ static void submit_and_run(void **state) {
         struct sl_err err = {{0}};
         r->engine = e;
         start_counting(at);
-        enum sl_status st = sl_engine_submit(e, &r->req, &err);
+        enum sl_status status = sl_engine_submit(e, &r->req, &err);
         long n_submit = atomic_load(&calls);
         bool hit = stop_failing();
-        if (st != SL_OK) {
+        if (status != SL_OK) {
             atomic_store(&counting, false);
-            assert_int_equal(st, SL_ERR_NOMEM);
+            assert_int_equal(status, SL_ERR_NOMEM);
             assert_true(hit && err.text[0]);
             assert_int_equal(r->n_finish, 0);
             assert_int_equal(atomic_load(&live), 0);

@@ -105,6 +105,8 @@ def main():
         why = "libvulkan.so.1 is not here" if not t.loader else "lavapipe is not here" if not t.icds else ""
         if not why:
             said = t.run(["devices"])
+            if said[0]:  # no reason to skip anything
+                sys.exit(f"sluice devices ends with {said[0]}: {said[2][-500:]}")
             m = re.search(r"^vulkan +none: (.*)", said[1], re.M)
             why = m.group(1) if m else "" if "vulkan:1" in said[1] else "this build lists no Vulkan devices"
         if why:

@@ -244,7 +244,7 @@ static inline enum sl_status rig_finish(struct rig *g, uint32_t n, uint32_t n_de
     g->asked = 0;
     struct sl_fetch_abort give_up = {rig_asked, g};
     test_err.text[0] = 0;
-    enum sl_status st =
+    enum sl_status status =
         sl_fetch_run(g->fetch, &g->dev, &op, g->stop_at ? &give_up : NULL, out_n_failed, &test_err);
     sl_cache_check(sl_fetch_cache(g->fetch));
     struct sl_cache_usage u;
@@ -252,10 +252,10 @@ static inline enum sl_status rig_finish(struct rig *g, uint32_t n, uint32_t n_de
     assert_int_equal(u.pinned, 0);
     for (uint32_t p = 0; p < n * k; p++) {
         assert_true(g->n_computed[p] <= 1);
-        if (st == SL_OK && !g->failed[p / k])
+        if (status == SL_OK && !g->failed[p / k])
             assert_int_equal(g->n_computed[p], 1);
     }
-    return st;
+    return status;
 }
 
 static inline enum sl_status rig_step(struct rig *g, uint32_t layer, uint32_t n, uint32_t n_decode,

@@ -52,10 +52,12 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
                  strcmp(arch, "nemotron_h") == 0;
     c.n_expert = dense ? 0 : 6;
     c.n_expert_used = dense ? 0 : 2;
-    bool index = strcmp(arch, "deepseek32") == 0 || strcmp(arch, "glm-dsa") == 0;
-    bool kda = strcmp(arch, "kimi-linear") == 0;
+    bool note = strcmp(arch, "dots3note") == 0, blocks = strcmp(arch, "minimax-m3") == 0;
+    bool index = strcmp(arch, "deepseek32") == 0 || strcmp(arch, "glm-dsa") == 0 || note;
+    bool kimi = strcmp(arch, "kimi-linear") == 0, ling3 = strcmp(arch, "bailingmoe3") == 0;
+    bool kda = kimi || ling3;
     bool latent = strcmp(arch, "deepseek2") == 0 || index || kda;
-    c.n_layer_dense = strcmp(arch, "ernie4_5-moe") == 0 || latent;
+    c.n_layer_dense = strcmp(arch, "ernie4_5-moe") == 0 || latent || blocks;
     c.n_head_kv_odd = strcmp(arch, "hunyuan-moe") == 0; /* layers of two shapes */
     c.window = 40;
     c.attn_every = 2; /* where others have a gated delta net */
@@ -69,7 +71,7 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
         c.head_dim = 56;
         c.n_rot = 32;
         c.head_dim_v = 24;
-        c.n_lora_q = kda ? 0 : 32;
+        c.n_lora_q = kimi ? 0 : 32;
         c.router_sigmoid = true;
     }
     if (index) {
@@ -77,6 +79,20 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
         c.index_dim = 48;
         c.n_index_top = 40;
         c.index_every = arch[0] == 'g' ? 2 : 0;
+    }
+    if (note) { /* the second layer of three has no window */
+        c.n_head_window = 3;
+        c.head_dim_window = 40;
+        c.head_dim_v_window = 16;
+        c.n_latent_window = 32;
+        c.rope_base_window = 10000;
+    }
+    if (blocks) {
+        c.n_rot = 16;
+        c.index_dim = 24;
+        c.index_block = 10;
+        c.n_index_top = 4;
+        c.n_index_local = 2;
     }
     if (strcmp(arch, "gemma4") == 0) { /* heads of two sizes, and of two numbers */
         c.window_period = 2;
@@ -243,10 +259,10 @@ static inline struct sl_engine *new_engine(const struct test_model *m,
 /* How fast the disk is, which is nobody's business here; false: too few experts are in slots. */
 static inline bool measure_disk(struct sl_engine *e, double seconds) {
     double rate = 0;
-    enum sl_status st = sl_engine_disk_speed(e, seconds, &rate, &test_err);
-    if (st == SL_ERR_UNSUPPORTED)
+    enum sl_status status = sl_engine_disk_speed(e, seconds, &rate, &test_err);
+    if (status == SL_ERR_UNSUPPORTED)
         return false;
-    assert_ok(st);
+    assert_ok(status);
     assert_true(rate > 0);
     return true;
 }

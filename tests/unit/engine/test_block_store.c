@@ -64,9 +64,9 @@ static enum sl_status write_block(struct sl_block_store *s, uint32_t i) {
     fill(b->payload, i);
     sl_block_store_write(s, b);
     assert_ptr_equal(finished(s), b);
-    enum sl_status st = b->status;
+    enum sl_status status = b->status;
     sl_block_store_give(s, b);
-    return st;
+    return status;
 }
 
 static enum sl_status read_block(struct sl_block_store *s, uint32_t i) {
@@ -77,12 +77,12 @@ static enum sl_status read_block(struct sl_block_store *s, uint32_t i) {
     memset(b->payload, 0xee, BLOCK_BYTES);
     sl_block_store_read(s, b);
     assert_ptr_equal(finished(s), b);
-    enum sl_status st = b->status;
+    enum sl_status status = b->status;
     fill(want, i);
-    if (st == SL_OK)
+    if (status == SL_OK)
         assert_memory_equal(b->payload, want, BLOCK_BYTES);
     sl_block_store_give(s, b);
-    return st;
+    return status;
 }
 
 static bool has(struct sl_block_store *s, uint32_t i) {

@@ -201,13 +201,13 @@ static void budgets_are_kept(void **state) {
         c.cache_ram_bytes = sl_rng_below(&rng, 2) ? SL_CACHE_RAM_AUTO : 0;
         put_on(&c, hosts, n_hosts, host_of);
         struct sl_stage_plans plans;
-        enum sl_status st = sl_stage_plans_open(model.model, &c, &plans, &test_err);
-        if (st == SL_OK) {
+        enum sl_status status = sl_stage_plans_open(model.model, &c, &plans, &test_err);
+        if (status == SL_OK) {
             check(&c, &plans);
             n_streamed += plans.whole.streaming;
             n_fit++;
         } else {
-            assert_int_equal(st, SL_ERR_CONFIG);
+            assert_int_equal(status, SL_ERR_CONFIG);
             n_refused++;
         }
         sl_stage_plans_release(&plans);

@@ -48,9 +48,9 @@ static void wait_until(struct ring *r, const uint32_t *n, uint32_t least) {
     pthread_mutex_unlock(&r->lock);
 }
 
-static void advance(struct ring *r, uint32_t *n, enum sl_status st) {
+static void advance(struct ring *r, uint32_t *n, enum sl_status status) {
     pthread_mutex_lock(&r->lock);
-    if (st != SL_OK)
+    if (status != SL_OK)
         r->failed = true;
     ++*n;
     pthread_cond_broadcast(&r->changed);
@@ -63,13 +63,13 @@ static void *send_rows(void *arg) {
     for (uint32_t i = 0; i < ROWS && !r->failed; i++) {
         uint32_t channel = i % CHANNELS;
         wait_until(r, &r->n_taken, i < CHANNELS ? 0 : i - CHANNELS + 1);
-        enum sl_status st = sl_signal_follow(r->from, r->to, r->taken[channel]);
+        enum sl_status status = sl_signal_follow(r->from, r->to, r->taken[channel]);
         memset(row, (int)(i % 251), sizeof row);
-        if (st == SL_OK)
-            st = mem_upload(r->from, r->buffer[channel], row, sizeof row);
-        if (st == SL_OK)
-            st = sl_signal_raise(r->from, r->sent[channel]);
-        advance(r, &r->n_sent, st);
+        if (status == SL_OK)
+            status = mem_upload(r->from, r->buffer[channel], row, sizeof row);
+        if (status == SL_OK)
+            status = sl_signal_raise(r->from, r->sent[channel]);
+        advance(r, &r->n_sent, status);
     }
     return NULL;
 }
@@ -92,15 +92,15 @@ static void hand_over(struct ring *r) {
         uint32_t channel = i % CHANNELS;
         uint8_t got[BYTES];
         wait_until(r, &r->n_sent, i + 1);
-        enum sl_status st = sl_signal_follow(r->to, r->from, r->sent[channel]);
-        if (st == SL_OK)
-            st = mem_copy_from(r->to, mine[channel], r->from, r->buffer[channel], BYTES);
-        if (st == SL_OK)
-            st = sl_signal_raise(r->to, r->taken[channel]);
-        advance(r, &r->n_taken, st);
-        if (st == SL_OK && i % 7 == 0) { /* else only later rows make it run */
-            st = mem_download(r->to, got, mine[channel], BYTES);
-            for (uint32_t k = 0; k < BYTES && st == SL_OK; k++)
+        enum sl_status status = sl_signal_follow(r->to, r->from, r->sent[channel]);
+        if (status == SL_OK)
+            status = mem_copy_from(r->to, mine[channel], r->from, r->buffer[channel], BYTES);
+        if (status == SL_OK)
+            status = sl_signal_raise(r->to, r->taken[channel]);
+        advance(r, &r->n_taken, status);
+        if (status == SL_OK && i % 7 == 0) { /* else only later rows make it run */
+            status = mem_download(r->to, got, mine[channel], BYTES);
+            for (uint32_t k = 0; k < BYTES && status == SL_OK; k++)
                 wrong += got[k] != i % 251;
         }
     }

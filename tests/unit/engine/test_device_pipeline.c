@@ -306,7 +306,7 @@ static void heat_and_map(void **state) {
     free_run(answer(e, 3, 100));
     uint8_t cells[LAYERS * EXPERTS];
     uint32_t n_hot[2] = {0};
-    for (uint32_t tries = 0; tries < 5000 && !(n_hot[0] && n_hot[1]); tries++, usleep(2000)) {
+    for (uint32_t tries = 0; tries < 30000 && !(n_hot[0] && n_hot[1]); tries++, usleep(2000)) {
         sl_engine_expert_cells(e, cells);
         for (uint32_t i = 0; i < LAYERS * EXPERTS; i++)
             n_hot[i >= EXPERTS] += sl_expert_cell_tier(cells[i]) == SL_TIER_DEVICE;
@@ -419,7 +419,7 @@ static void heat_behind_a_slow_stage(void **state) {
     struct sl_pipeline_item slow = {.ask = be_slow, .calls = calls};
     sl_pipeline_send(e->pipeline, &slow);
     sl_pipeline_wait(e->pipeline, &slow);
-    for (uint32_t tries = 0; tries < 500 && stat(path, &st) != 0; tries++)
+    for (uint32_t tries = 0; tries < 6000 && stat(path, &st) != 0; tries++)
         usleep(10000);
     assert_int_equal(stat(path, &st), 0);
     free_run(answer(e, 3, 20));

@@ -70,6 +70,11 @@ static int setup_kda(void **state) {
     return open_arch("kimi-linear", 0);
 }
 
+static int setup_bound(void **state) {
+    (void)state;
+    return open_arch("bailingmoe3", 0);
+}
+
 /* Latents in place of keys and values. */
 static int setup_latent(void **state) {
     (void)state;
@@ -384,6 +389,7 @@ int main(void) {
     failed += cmocka_run_group_tests(tests, setup_mamba, teardown);
     failed += cmocka_run_group_tests(tests, setup_mamba1, teardown);
     failed += cmocka_run_group_tests(tests, setup_kda, teardown);
+    failed += cmocka_run_group_tests(tests, setup_bound, teardown);
     failed += cmocka_run_group_tests(tests, setup_latent, teardown);
     return failed + cmocka_run_group_tests(tests, setup_index, teardown);
 }

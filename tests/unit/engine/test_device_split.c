@@ -2,7 +2,7 @@
  * a heat file can upset, and plans that go by it where it matters and nowhere else. */
 #include "tests/unit/engine/fixture.h"
 
-#include "engine/experts/heat_store.h"
+#include "engine/heat/heat_store.h"
 #include "engine/plan/stage_plan.h"
 #include "engine/plan/stage_split.h"
 #include "tests/support/card.h"
@@ -351,10 +351,10 @@ static void plans_go_by_the_heat_file(void **state) {
 static enum sl_status open_other(const struct sl_device_source *s, uint32_t index,
                                  struct sl_device **out_device, struct sl_err *err) {
     (void)s;
-    enum sl_status st = source.source.open(&source.source, index, out_device, err);
-    if (st == SL_OK)
+    enum sl_status status = source.source.open(&source.source, index, out_device, err);
+    if (status == SL_OK)
         (*out_device)->caps.arithmetic += index;
-    return st;
+    return status;
 }
 
 /* There the split shows in the answers and in the names of kept prefixes. */

@@ -118,15 +118,15 @@ static void check(const struct sl_model *m, const struct sl_engine_config *c,
 static enum sl_status look(const struct sl_model *m, const struct sl_engine_config *c,
                            struct sl_stage_plans *kept) {
     struct sl_stage_plans plans;
-    enum sl_status st = sl_stage_plans_open(m, c, &plans, &test_err);
-    if (st == SL_OK)
+    enum sl_status status = sl_stage_plans_open(m, c, &plans, &test_err);
+    if (status == SL_OK)
         check(m, c, &plans);
     else
         assert_null(plans.at);
     *kept = plans;
     sl_stage_plans_release(&plans);
     assert_int_equal(source.n_open, 0);
-    return st;
+    return status;
 }
 
 static void budgets_are_kept(void **state) {
@@ -155,15 +155,15 @@ static void budgets_are_kept(void **state) {
             c.experts = sl_rng_below(&rng, 3);
             c.no_overflow = sl_rng_below(&rng, 8) == 0;
             c.cache_ram_bytes = sl_rng_below(&rng, 2) ? SL_CACHE_RAM_AUTO : 0;
-            enum sl_status st = look(m.model, &c, &seen);
-            if (st == SL_OK) {
+            enum sl_status status = look(m.model, &c, &seen);
+            if (status == SL_OK) {
                 n_fit++;
                 n_mixed += plain && n_cards;
                 assert_int_equal(seen.whole.discrete, n_cards > 0);
                 n_streamed += seen.whole.streaming;
                 continue;
             }
-            assert_int_equal(st, SL_ERR_CONFIG);
+            assert_int_equal(status, SL_ERR_CONFIG);
             bool device = strstr(test_err.text, "--vram") != NULL;
             n_refused_device += device;
             n_refused_host += !device && strstr(test_err.text, "--ram") != NULL;
@@ -330,11 +330,11 @@ static void names_of_devices(void **state) {
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_engine_config c = {.device = cases[i].device, .split = "as given"};
         struct sl_device_names names;
-        enum sl_status st = sl_device_names(&c, 48, cases[i].n_split, &names, &test_err);
-        if (st != (cases[i].says ? SL_ERR_CONFIG : SL_OK) ||
+        enum sl_status status = sl_device_names(&c, 48, cases[i].n_split, &names, &test_err);
+        if (status != (cases[i].says ? SL_ERR_CONFIG : SL_OK) ||
             (cases[i].says && !strstr(test_err.text, cases[i].says)))
-            fail_msg("'%s': %d, %s", cases[i].device, st, test_err.text);
-        if (st != SL_OK)
+            fail_msg("'%s': %d, %s", cases[i].device, status, test_err.text);
+        if (status != SL_OK)
             continue;
         assert_int_equal(names.n, cases[i].n);
         assert_int_equal(names.any, cases[i].device && strcmp(cases[i].device, "auto") == 0);
@@ -408,9 +408,9 @@ static void every_split_was_looked_at(void **state) {
         struct sl_split split = {0};
         uint64_t least = 0, want_least = UINT64_MAX;
         bool any = false;
-        enum sl_status st = sl_split_choose(&m, cards, n, false, &split, &least);
+        enum sl_status status = sl_split_choose(&m, cards, n, false, &split, &least);
         try_all(&m, cards, n, 0, 0, true, 0, &any, &want_least);
-        assert_int_equal(st, any ? SL_OK : SL_ERR_CONFIG);
+        assert_int_equal(status, any ? SL_OK : SL_ERR_CONFIG);
         n_fit += any;
         n_refused += !any;
         if (!any) {

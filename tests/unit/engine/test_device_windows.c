@@ -47,7 +47,7 @@ static void planned(void **state) {
         printf("figure: gpt-oss-20b's layers, 32,768 positions, --parallel %u: %.1f %% of full "
                "caches' bytes planned\n",
                parallel, 100.0 * (double)p.kv_bytes / (double)full);
-        c.cache_ram_bytes = full; /* pages for texts that may come again do not go beyond that */
+        c.cache_ram_bytes = full; /* pages kept for reuse do not go beyond that */
         assert_ok(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err));
         assert_true(p.cache_pages && p.kv_bytes <= full / 100 * 55 + full);
         c.cache_ram_bytes = 0;

@@ -1,5 +1,5 @@
 /* Whether enough comes from disk: from counts alone. */
-#include "engine/experts/disk_demand.h"
+#include "engine/predict/disk_demand.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

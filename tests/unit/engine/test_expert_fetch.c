@@ -178,10 +178,10 @@ static void canceled_in_mid_load(void **state) {
             uint32_t n_failed;
             choose_in_turn(g, 8);
             g->stop_at = at;
-            enum sl_status st = rig_step(g, 1, 8, 8, &n_failed);
-            if (st != SL_OK)
-                assert_int_equal(st, SL_ERR_CANCELED);
-            assert_true(st != SL_OK || g->asked < at);
+            enum sl_status status = rig_step(g, 1, 8, 8, &n_failed);
+            if (status != SL_OK)
+                assert_int_equal(status, SL_ERR_CANCELED);
+            assert_true(status != SL_OK || g->asked < at);
             /* At once again, with reads that the disk has not let go of yet. */
             g->stop_at = 0;
             assert_ok(rig_step(g, 1, 8, 8, &n_failed));
@@ -626,15 +626,15 @@ static void storm(uint64_t seed) {
         g->clock.now_ns += sl_rng_below(&rng, 1000000);
         sl_fetch_poll(g->fetch);
         sl_cache_check(sl_fetch_cache(g->fetch));
-        enum sl_status st = rig_finish(g, n, n_decode, &n_failed);
-        if (st == SL_OK) {
+        enum sl_status status = rig_finish(g, n, n_decode, &n_failed);
+        if (status == SL_OK) {
             uint32_t lost_now = 0;
             for (uint32_t t = 0; t < n; t++)
                 lost_now += g->failed[t] != 0;
             assert_int_equal(lost_now, lost + n_failed);
             assert_true(n_failed == 0 || faulty);
         } else
-            assert_true(st == SL_ERR_CANCELED || st == SL_ERR_DEVICE_LOST);
+            assert_true(status == SL_ERR_CANCELED || status == SL_ERR_DEVICE_LOST);
         memset(g->failed, 0, sizeof g->failed);
         if (sl_rng_below(&rng, 4) == 0)
             sl_fetch_idle(g->fetch, sl_rng_below(&rng, 3000000));

@@ -22,10 +22,10 @@ static enum sl_status measure(struct rig *g, double *out_rate) {
     g->asked = 0;
     test_err.text[0] = 0;
     *out_rate = -1;
-    enum sl_status st = sl_fetch_disk_speed(g->fetch, SECONDS, &give_up, out_rate, &test_err);
+    enum sl_status status = sl_fetch_disk_speed(g->fetch, SECONDS, &give_up, out_rate, &test_err);
     sl_cache_check(sl_fetch_cache(g->fetch));
-    assert_true((st == SL_OK) == (*out_rate > 0));
-    return st;
+    assert_true((status == SL_OK) == (*out_rate > 0));
+    return status;
 }
 
 /* Runs steps over all layers, which fills slots and compares what is in them. */

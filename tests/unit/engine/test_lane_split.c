@@ -1,5 +1,5 @@
 /* How a layer's experts are shared out between CPU and link, on machines of given rates. */
-#include "engine/experts/lane_split.h"
+#include "engine/lane/lane_split.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

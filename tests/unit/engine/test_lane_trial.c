@@ -1,5 +1,5 @@
-/* Whether the host's lane takes part, on machines where it helps, does not, or does for a while. */
-#include "engine/experts/lane_trial.h"
+/* Whether the CPU lane takes part, on machines where it helps, does not, or does for a while. */
+#include "engine/lane/lane_trial.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

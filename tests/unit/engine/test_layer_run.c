@@ -185,7 +185,7 @@ static void an_expert_is_lost(void **state) {
 static void waves(void **state) {
     (void)state;
     struct sl_layer_run r = begun(ROWS);
-    r.window = 3;
+    r.max_loading = 3;
     lease(&r, 0, 1, SL_SLOT_NONE, SL_SLOT_NONE, 2);
     assert_true(sl_layer_run_is_wave(&r));
     lease(&r, 2, SL_SLOT_NONE, 0, 0, 1);

@@ -129,8 +129,8 @@ static void plan_refuses(void **state) {
     /* More than the machine has: refused before anything is loaded, with the figures. */
     c = (struct sl_engine_config){.ctx_tokens = 1 << 23, .parallel = 500, .n_threads = 1};
     struct sl_engine *e = NULL;
-    enum sl_status st = sl_engine_create(m.model, &c, NULL, &e, &test_err);
-    assert_int_not_equal(st, SL_OK);
+    enum sl_status status = sl_engine_create(m.model, &c, NULL, &e, &test_err);
+    assert_int_not_equal(status, SL_OK);
     assert_null(e);
     assert_non_null(strstr(test_err.text, "MiB"));
     c = (struct sl_engine_config){.cpu_isa = "sse9"};
@@ -140,6 +140,8 @@ static void plan_refuses(void **state) {
 }
 
 /* ---- weights ---- */
+
+static const struct sl_weights_part all = {.experts = true};
 
 static void weights_are_the_files_bytes(void **state) {
     (void)state;
@@ -160,7 +162,7 @@ static void weights_are_the_files_bytes(void **state) {
         }
         struct sl_device *d = open_device();
         struct sl_weights *w;
-        assert_ok(sl_weights_load(m.model, true, d, &sl_weights_system_io, NULL, &w, &test_err));
+        assert_ok(sl_weights_load(m.model, all, d, &sl_weights_system_io, NULL, &w, &test_err));
         for (uint64_t i = 0; i < sl_gguf_n_tensors(m.model->gguf); i++) {
             const struct sl_gguf_tensor *t = sl_gguf_tensor_at(m.model->gguf, i);
             const void *have = sl_weights_addr(w, t);
@@ -226,12 +228,12 @@ static void short_reads_and_errors(void **state) {
     open_model(&m, &sc);
     struct sl_device *d = open_device();
     struct sl_weights *good, *w = NULL;
-    assert_ok(sl_weights_load(m.model, true, d, &sl_weights_system_io, NULL, &good, &test_err));
+    assert_ok(sl_weights_load(m.model, all, d, &sl_weights_system_io, NULL, &good, &test_err));
     const struct sl_gguf_tensor *t = sl_gguf_tensor_find(m.model->gguf, "blk.1.ffn_up_exps.weight");
     assert_non_null(t);
     for (uint32_t cached = 0; cached < 2; cached++) {
         struct bad_io io = {.base = {bad_pread, bad_cached}, .fail_at = -1, .cached = cached};
-        assert_ok(sl_weights_load(m.model, true, d, &io.base, NULL, &w, &test_err));
+        assert_ok(sl_weights_load(m.model, all, d, &io.base, NULL, &w, &test_err));
         for (uint64_t i = 0; i < sl_gguf_n_tensors(m.model->gguf); i++) {
             const struct sl_gguf_tensor *each = sl_gguf_tensor_at(m.model->gguf, i);
             assert_memory_equal(sl_weights_addr(w, each), sl_weights_addr(good, each),
@@ -242,7 +244,7 @@ static void short_reads_and_errors(void **state) {
         for (uint32_t e = 0; e < 2; e++) {
             io.fail_at = (off_t)t->offset_bytes + 100;
             io.error = errors[e];
-            assert_int_equal(sl_weights_load(m.model, true, d, &io.base, NULL, &w, &test_err),
+            assert_int_equal(sl_weights_load(m.model, all, d, &io.base, NULL, &w, &test_err),
                              SL_ERR_IO);
             assert_null(w);
             assert_non_null(strstr(test_err.text, m.path));
@@ -252,7 +254,7 @@ static void short_reads_and_errors(void **state) {
     }
     /* The real thing: the file is cut after it was opened. */
     assert_int_equal(truncate(m.path, (off_t)t->offset_bytes + 10), 0);
-    assert_int_equal(sl_weights_load(m.model, true, d, &sl_weights_system_io, NULL, &w, &test_err),
+    assert_int_equal(sl_weights_load(m.model, all, d, &sl_weights_system_io, NULL, &w, &test_err),
                      SL_ERR_IO);
     assert_non_null(strstr(test_err.text, "blk.1.ffn_up_exps.weight"));
     sl_weights_destroy(&good);

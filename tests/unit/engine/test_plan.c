@@ -332,6 +332,33 @@ static void devices_by_name(void **state) {
     close_model(&m);
 }
 
+/* A cache of a block type takes only rows of whole blocks; each kind of layer says which it keeps.
+ */
+static void rows_of_the_cache(void **state) {
+    (void)state;
+    struct sl_synth_config heads = tiny_config("qwen3moe"), latents = tiny_config("deepseek2");
+    heads.head_dim = 48;
+    latents.n_latent = 48;
+    const struct {
+        const struct sl_synth_config *synth;
+        const char *says;
+    } cases[] = {{&heads, "the keys and values of this model have 48 and 48"},
+                 {&latents, "the latents of this model have 48 and 32"}};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct test_model m;
+        struct sl_memory_plan p;
+        open_model(&m, cases[i].synth);
+        struct sl_engine_config c = streamed(0);
+        c.experts = SL_EXPERTS_RESIDENT;
+        c.kv_dtype = SL_DTYPE_Q8_0;
+        assert_int_equal(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err), SL_ERR_CONFIG);
+        assert_non_null(strstr(test_err.text, cases[i].says));
+        c.kv_dtype = SL_DTYPE_F16;
+        assert_int_equal(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err), SL_OK);
+        close_model(&m);
+    }
+}
+
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
@@ -346,6 +373,7 @@ int main(void) {
         cmocka_unit_test(ceilings_of_a_gpu),
         cmocka_unit_test(expected_hits),
         cmocka_unit_test(devices_by_name),
+        cmocka_unit_test(rows_of_the_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

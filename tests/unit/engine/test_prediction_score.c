@@ -1,5 +1,5 @@
 /* How far early routers are trusted: by ids and counts alone, without a cache. */
-#include "engine/experts/prediction_score.h"
+#include "engine/predict/prediction_score.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Whether running routers early pays: by its waits alone, without reads, slots or a cache. */
-#include "engine/experts/prefetch_trial.h"
+#include "engine/predict/prefetch_trial.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

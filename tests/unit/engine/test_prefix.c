@@ -88,6 +88,14 @@ static int setup_kda(void **state) {
     return 0;
 }
 
+/* Decays with a bound, and latents that are rotated. */
+static int setup_bound(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("bailingmoe3");
+    open_model(&tiny, &c);
+    return 0;
+}
+
 /* Latents in place of keys and values. */
 static int setup_latent(void **state) {
     (void)state;
@@ -100,6 +108,22 @@ static int setup_latent(void **state) {
 static int setup_index(void **state) {
     (void)state;
     struct sl_synth_config c = tiny_config("glm-dsa");
+    open_model(&tiny, &c);
+    return 0;
+}
+
+/* The same beside keys and values, for blocks of positions. */
+static int setup_blocks(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("minimax-m3");
+    open_model(&tiny, &c);
+    return 0;
+}
+
+/* Latents of a window, and others with an indexer. */
+static int setup_note(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("dots3note");
     open_model(&tiny, &c);
     return 0;
 }
@@ -480,7 +504,10 @@ int main(void) {
     failed += cmocka_run_group_tests(tests, setup_mamba1, teardown);
     failed += cmocka_run_group_tests(tests, setup_one_part, teardown);
     failed += cmocka_run_group_tests(tests, setup_kda, teardown);
+    failed += cmocka_run_group_tests(tests, setup_bound, teardown);
     failed += cmocka_run_group_tests(tests, setup_latent, teardown);
     failed += cmocka_run_group_tests(tests, setup_index, teardown);
+    failed += cmocka_run_group_tests(tests, setup_blocks, teardown);
+    failed += cmocka_run_group_tests(tests, setup_note, teardown);
     return failed;
 }

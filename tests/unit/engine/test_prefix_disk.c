@@ -1,5 +1,6 @@
 /* Prefixes on disk: engines that start again find them, and answer as if they had computed all. */
 #include "tests/support/folder.h"
+#include "tests/support/slow_build.h"
 #include "tests/unit/engine/fixture.h"
 
 #include "backends/cpu/cpu.h"
@@ -20,6 +21,21 @@ static struct folder folder;
 static int open_tiny(void **state) {
     (void)state;
     struct sl_synth_config c = tiny_config("qwen3moe");
+    open_model(&tiny, &c);
+    return 0;
+}
+
+/* What else layers keep of a sequence, each with experts. */
+static const char *const kinds[] = {"gpt-oss", "qwen35moe",      "deepseek2",   "granitehybrid",
+                                    "lfm2moe", "nemotron_h_moe", "kimi-linear", "jamba",
+                                    "glm-dsa", "minimax-m3",     "dots3note"};
+static uint32_t of_kind;
+
+static int open_kind(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config(kinds[of_kind]);
+    if (strcmp(kinds[of_kind], "gpt-oss") == 0)
+        c.window = 130;
     open_model(&tiny, &c);
     return 0;
 }
@@ -473,5 +489,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_taken_folder_is_left_alone, setup, teardown),
         cmocka_unit_test(reading_must_pay),
     };
-    return cmocka_run_group_tests(tests, open_tiny, close_tiny);
+    int failed = cmocka_run_group_tests(tests, open_tiny, close_tiny);
+    const struct CMUnitTest killed[] = {
+        cmocka_unit_test_setup_teardown(killed_at_any_moment, setup, teardown)};
+    for (of_kind = 0; of_kind < sizeof kinds / sizeof *kinds && !UNDER_TSAN;
+         of_kind += BY_BUILD(1, 3, 1))
+        failed += cmocka_run_group_tests(killed, open_kind, close_tiny);
+    return failed;
 }

@@ -1,5 +1,5 @@
 /* How likely prompt rows are to choose an expert: from counts alone, without reads or a cache. */
-#include "engine/experts/prompt_shares.h"
+#include "engine/predict/prompt_shares.h"
 
 #include <math.h>
 #include <setjmp.h>

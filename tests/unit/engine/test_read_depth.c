@@ -1,5 +1,5 @@
 /* How much may be on its way: from counts of reads alone. */
-#include "engine/experts/read_depth.h"
+#include "engine/reads/read_depth.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* When to read and how long to wait, from times alone: without a reader, a device or a clock. */
-#include "engine/experts/read_pace.h"
+#include "engine/reads/read_pace.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

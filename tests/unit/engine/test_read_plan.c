@@ -1,5 +1,5 @@
 /* The order in which planned experts are read, without a reader. */
-#include "engine/experts/read_plan.h"
+#include "engine/reads/read_plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

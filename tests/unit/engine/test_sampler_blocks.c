@@ -87,7 +87,7 @@ static bool changes(const struct sl_sampling *s) {
 /* With the blocks and without, with the token's logit asked for and without; what came. */
 static enum sl_status draw_both(const struct sl_sampling *s, uint32_t n) {
     struct sl_sampler a, b;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     sl_sampler_init(&a, s);
     sl_sampler_init(&b, s);
     for (uint32_t i = 0; i < N_DRAWS; i++) {
@@ -97,12 +97,12 @@ static enum sl_status draw_both(const struct sl_sampling *s, uint32_t n) {
         uint32_t id_a = UINT32_MAX, id_b = UINT32_MAX;
         float logit = NAN;
         memcpy(work, logits, n * sizeof *work);
-        st = sl_sampler_pick(&a, &space, work, NULL, history, 250 + i, &id_a, NULL);
+        status = sl_sampler_pick(&a, &space, work, NULL, history, 250 + i, &id_a, NULL);
         memcpy(work, logits, n * sizeof *work);
         assert_int_equal(sl_sampler_pick(&b, &space, work, &known, history, 250 + i, &id_b, &logit),
-                         st);
+                         status);
         assert_int_equal(id_a, id_b);
-        assert_true(st != SL_OK || logit == logits[id_b]);
+        assert_true(status != SL_OK || logit == logits[id_b]);
         assert_true(changes(s) || memcmp(work, logits, n * sizeof *work) == 0);
     }
     assert_true(s->temperature == 0 || !sl_sampling_is_largest(s));
@@ -113,11 +113,11 @@ static enum sl_status draw_both(const struct sl_sampling *s, uint32_t n) {
         struct sl_vocab_blocks known = look(logits, n, 0);
         assert_true(sl_sampling_is_largest(s));
         memcpy(work, logits, n * sizeof *work);
-        st = sl_sampler_pick(&a, &space, work, NULL, history, 0, &id_a, NULL);
-        assert_int_equal(sl_sampler_largest(&space, &known, &id_b), st);
+        status = sl_sampler_pick(&a, &space, work, NULL, history, 0, &id_a, NULL);
+        assert_int_equal(sl_sampler_largest(&space, &known, &id_b), status);
         assert_int_equal(id_a, id_b);
     }
-    return st;
+    return status;
 }
 
 static void open_space(uint32_t n, struct sl_rng *rng) {
@@ -253,10 +253,10 @@ static void wrong_blocks(void **state) {
             assert_true(t.top[j].id < n);
         s.temperature = i % 4 ? s.temperature : 0;
         sl_sampler_init(&sampler, &s);
-        enum sl_status st =
+        enum sl_status status =
             sl_sampler_pick(&sampler, &space, logits, &known, history, 20 * (i % 2), &id, NULL);
-        assert_true(st == SL_OK ? id < n : st == SL_ERR_INVALID);
-        n_refused += st != SL_OK;
+        assert_true(status == SL_OK ? id < n : status == SL_ERR_INVALID);
+        n_refused += status != SL_OK;
     }
     assert_true(n_refused > 50); /* so they are what is looked at */
     uint32_t id, last = SL_VOCAB_BLOCKS(n) - 1;

@@ -283,7 +283,7 @@ static void a_lost_device_is_told_to_all(void **state) {
     test_engine_of_device = e;
     atomic_store(&job_first, false);
     atomic_store(&fail_in_calls, 0);
-    alarm(60); /* what is not told waits for ever */
+    alarm(600); /* what is not told waits for ever */
     struct run *parked = make(5, 20, 10), *lost = make(6, 20, 10);
     parked->hold_at = 3;
     submit(e, parked);
@@ -563,11 +563,11 @@ static void queue_full_takes_nothing(void **state) {
     for (uint32_t i = 0; i < 12; i++) {
         runs[i] = make(40 + i, 200, 20);
         runs[i]->engine = e;
-        enum sl_status st = sl_engine_submit(e, &runs[i]->req, &test_err);
-        if (st == SL_OK)
+        enum sl_status status = sl_engine_submit(e, &runs[i]->req, &test_err);
+        if (status == SL_OK)
             accepted++;
         else {
-            assert_int_equal(st, SL_AGAIN);
+            assert_int_equal(status, SL_AGAIN);
             refused++;
             free_run(runs[i]);
             runs[i] = NULL;
@@ -675,8 +675,8 @@ static void *storm_main(void *arg) {
         r->engine = s->e;
         r->park_every = sl_rng_below(&rng, 2) ? 4 : 0;
         struct sl_err err;
-        enum sl_status st = sl_engine_submit(s->e, &r->req, &err);
-        if (st == SL_OK) {
+        enum sl_status status = sl_engine_submit(s->e, &r->req, &err);
+        if (status == SL_OK) {
             if (sl_rng_below(&rng, 3) == 0) {
                 usleep(sl_rng_below(&rng, 3000));
                 sl_engine_cancel(s->e, &r->req);
@@ -685,7 +685,7 @@ static void *storm_main(void *arg) {
             wait_run(r);
             if (r->n_finish == 1)
                 atomic_fetch_add(s->finished, 1);
-        } else if (st == SL_AGAIN) {
+        } else if (status == SL_AGAIN) {
             atomic_fetch_add(s->finished, 1);
         }
         free_run(r);

@@ -1,5 +1,5 @@
 /* Reads of experts into slots, over a made-up disk and a real cache: no fetch, no device. */
-#include "engine/experts/slot_reads.h"
+#include "engine/reads/slot_reads.h"
 
 #include "common/rng.h"
 #include "streaming/fake.h"

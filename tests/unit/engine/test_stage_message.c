@@ -2,6 +2,8 @@
  * nowhere outside the arrays that were planned for. */
 #include "tests/unit/engine/fixture.h"
 
+#include <math.h>
+
 #include "engine/stage/stage_message.h"
 
 static const struct sl_message_limits limits = {.n_micro_batches = 2,
@@ -93,10 +95,10 @@ static enum sl_status get(const uint8_t *bytes, size_t n, struct sl_stage_call *
     uint8_t *exact = malloc(n ? n : 1);
     assert_non_null(exact);
     memcpy(exact, bytes, n);
-    enum sl_status st = answer ? sl_message_get_answer(exact, n, &limits, &back, c, &test_err)
-                               : sl_message_get_ask(exact, n, &limits, &there, c, &test_err);
+    enum sl_status status = answer ? sl_message_get_answer(exact, n, &limits, &back, c, &test_err)
+                                   : sl_message_get_ask(exact, n, &limits, &there, c, &test_err);
     free(exact);
-    return st;
+    return status;
 }
 
 static void steps_come_out_as_they_went_in(void **state) {
@@ -182,6 +184,50 @@ static void answers_come_out_as_they_went_in(void **state) {
     assert_int_equal(get(wire, n, &got, true), SL_ERR_PROTOCOL);
 }
 
+/* Of maxima alone the first of the largest goes; where one is no number, all of them go. */
+static void the_largest_alone(void **state) {
+    (void)state;
+    struct sl_stage_call c = an_answer(), got;
+    uint32_t blocks = SL_VOCAB_BLOCKS(limits.n_vocab);
+    uint8_t failed[6] = {0};
+    assert_int_equal(blocks, 2);
+    c.answer.step.has_rows = false;
+    c.answer.step.n_failed = 2;
+    c.with.out_logits.rows = NULL;
+    for (uint32_t k = 0; k < 3; k++) {
+        const float max[] = {k == 1 ? 3 : -5, 3, -INFINITY, k == 2 ? NAN : -1};
+        memcpy(here.max, max, sizeof max);
+        for (uint32_t i = 0; i < 4; i++)
+            here.at[i] = i + 1;
+        size_t n = put(&c, true);
+        got = c;
+        got.with.failed = failed;
+        memset(back.max, 0xff, 4 * sizeof *back.max);
+        assert_ok(get(wire, n, &got, true));
+        const struct sl_vocab_blocks *b = &got.with.out_logits.blocks;
+        assert_true(got.answer.step.has_max && got.answer.step.has_at);
+        assert_null(got.with.out_logits.rows);
+        assert_null(b->sum);
+        if (k == 2) {
+            assert_memory_equal(b->max, max, sizeof max);
+            assert_memory_equal(b->at, here.at, 4 * sizeof *here.at);
+            continue;
+        }
+        assert_true(b->max[!k] == 3 && isinf(b->max[k]) && b->max[k] < 0);
+        assert_int_equal(b->at[!k], !k + 1);
+        assert_true(isinf(b->max[2]) && b->max[3] == -1);
+        assert_int_equal(b->at[3], 4);
+        /* A block that there is not, a place that is not in it, no number. */
+        for (uint32_t lie = 0; lie < 3; lie++) {
+            uint8_t *at = wire + n - 12 + 4 * (lie == 1 ? 2 : lie == 2 ? 1 : 0), kept[4];
+            memcpy(kept, at, 4);
+            memset(at, 0xff, 4);
+            assert_int_equal(get(wire, n, &got, true), SL_ERR_PROTOCOL);
+            memcpy(at, kept, 4);
+        }
+    }
+}
+
 /* Two rows of hidden states, of a step that kept more. */
 static struct sl_stage_call hidden_states(void) {
     struct sl_stage_call c = {.ask = {.what = SL_STAGE_HIDDEN, .logits = {1, 1, 2}}};
@@ -223,6 +269,7 @@ static void what_a_stage_is_comes_out_as_it_went_in(void **state) {
     *h = (struct sl_stage_hello){.name = {UINT64_MAX - 1, 2},
                                  .device = "card:1",
                                  .rows_alike = true,
+                                 .begins_ahead = true,
                                  .arithmetic = {UINT64_MAX - 3, 4},
                                  .first_layer = 5,
                                  .n_layer = 6,
@@ -298,10 +345,10 @@ static void damage(const struct sl_stage_call *c, bool answer) {
             got.with.failed = failed;
             memcpy(bytes, wire, n);
             bytes[i] = (uint8_t)(bit == 8 ? 0xff : bytes[i] ^ 1u << bit);
-            enum sl_status st = get(bytes, n, &got, answer);
-            assert_true(st == SL_OK || st == SL_ERR_PROTOCOL);
-            n_refused += st != SL_OK;
-            if (st == SL_OK && !answer)
+            enum sl_status status = get(bytes, n, &got, answer);
+            assert_true(status == SL_OK || status == SL_ERR_PROTOCOL);
+            n_refused += status != SL_OK;
+            if (status == SL_OK && !answer)
                 leads_nowhere_else(&got);
         }
     assert_true(n_refused > 8 * SL_MESSAGE_HEAD_BYTES / 2);
@@ -351,6 +398,60 @@ static void direct_ways_are_not_written(void **state) {
                          SL_ERR_PROTOCOL);
 }
 
+/* A step of generated rows alone, and its rows behind it. */
+static void rows_that_come_later(void **state) {
+    (void)state;
+    struct sl_stage_call c = a_step(), got = {0};
+    uint8_t bytes[SL_MESSAGE_ROWS_BYTES(2, 64)];
+    struct sl_message_head h;
+    size_t n = 0;
+    bool come = false;
+    assert_true(limits.n_embd <= 64);
+    c.ask.step.n_rows = 2;
+    c.ask.step.n_failed = 0;
+    c.ask.step.sent = SL_SENT_LATER;
+    here.failed[0] = 7; /* not read: the stage before may be writing it */
+    n = put(&c, false);
+    assert_ok(get(wire, n, &got, false));
+    assert_memory_equal(&got.ask, &c.ask, sizeof c.ask);
+    assert_null(got.with.rows);
+    assert_int_equal(there.failed[0] | there.failed[1], 0);
+    here.failed[0] = 0;
+
+    memset(there.rows, 0, 2 * limits.n_embd * sizeof(float));
+    assert_ok(sl_message_put_rows(&c, 77, &limits, here.rows, bytes, sizeof bytes, &n, &test_err));
+    assert_int_equal(n, SL_MESSAGE_ROWS_BYTES(2, limits.n_embd));
+    assert_ok(sl_message_head(bytes, n, &h, &test_err));
+    assert_true(h.kind == SL_MESSAGE_ROWS && h.what == SL_STAGE_STEP && h.number == 77);
+    assert_ok(sl_message_get_rows(bytes, n, &limits, &got, there.rows, &come, &test_err));
+    assert_true(come);
+    assert_memory_equal(there.rows, here.rows, 2 * limits.n_embd * sizeof(float));
+    got.ask.step.n_rows = 1; /* those of another step */
+    assert_int_equal(sl_message_get_rows(bytes, n, &limits, &got, there.rows, &come, &test_err),
+                     SL_ERR_PROTOCOL);
+    bytes[16] = SL_STAGE_LOGITS;
+    assert_int_equal(sl_message_head(bytes, n, &h, &test_err), SL_ERR_PROTOCOL);
+    assert_ok(sl_message_put_rows(&c, 77, &limits, NULL, bytes, sizeof bytes, &n, &test_err));
+    assert_int_equal(n, SL_MESSAGE_ROWS_BYTES(0, limits.n_embd));
+    assert_ok(sl_message_get_rows(bytes, n, &limits, &got, there.rows, &come, &test_err));
+    assert_false(come);
+
+    /* Prompts, failed rows, rows that are kept, and rows that are there do not come later. */
+    const struct sl_ask_step sound = c.ask.step;
+    for (uint32_t lie = 0; lie < 5; lie++) {
+        struct sl_ask_step *a = &c.ask.step;
+        *a = sound;
+        a->n_decode -= lie == 0;
+        a->n_out -= lie == 1;
+        a->keep_all = lie == 2;
+        a->dead = lie == 3;
+        n = put(&c, false);
+        if (lie == 4) /* `sent`, before `later` */
+            wire[SL_MESSAGE_HEAD_BYTES + 5 * 4 + 3] = 1;
+        assert_int_equal(get(wire, n, &got, false), SL_ERR_PROTOCOL);
+    }
+}
+
 static void cancellation(void **state) {
     (void)state;
     uint8_t bytes[SL_MESSAGE_HEAD_BYTES];
@@ -367,10 +468,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_come_out_as_they_went_in),
         cmocka_unit_test(answers_come_out_as_they_went_in),
+        cmocka_unit_test(the_largest_alone),
         cmocka_unit_test(hidden_states_come_out_as_they_went_in),
         cmocka_unit_test(what_a_stage_is_comes_out_as_it_went_in),
         cmocka_unit_test(damaged_messages_are_refused),
         cmocka_unit_test(direct_ways_are_not_written),
+        cmocka_unit_test(rows_that_come_later),
         cmocka_unit_test(cancellation),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -263,6 +263,7 @@ static void steps(void **state) {
         is(w, "only_largest", 1);
         is(w, "dead", 0);
         is(w, "sent", sent);
+        is(w, "later", 0);
         struct sl_step s = sl_step_lay(m.arrays.tables, l->max_rows, l->max_out);
         are(w, "ids", s.ids, 16);
         are(w, "pos", s.pos, 16);
@@ -312,8 +313,11 @@ static void answers_to_steps(void **state) {
         is(w, "ended_ns", 9);
         is(w, "n_logits", 2);
         are(w, "logits", m.arrays.logits, has & 2 ? 2 * 4 * with_tails.n_vocab : 0);
-        are(w, "max", m.arrays.max, has & 4 ? 16 : 0);
-        are(w, "at", m.arrays.at, has & 8 ? 16 : 0);
+        bool largest = (has & 30) == 12; /* maxima and where they are, and nothing else */
+        is(w, "largest", largest);
+        are(w, "best", (const uint32_t[6]){0}, largest ? 24 : 0);
+        are(w, "max", m.arrays.max, has & 4 && !largest ? 16 : 0);
+        are(w, "at", m.arrays.at, has & 8 && !largest ? 16 : 0);
         are(w, "sum", m.arrays.sum, has & 16 ? 16 : 0);
         are(w, "out_rows", m.arrays.rows, has == 31 ? 4 * 4 * with_tails.n_embd : 0);
         end_message(&m);

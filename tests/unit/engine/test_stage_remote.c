@@ -1,6 +1,7 @@
 /* The end of a remote stage that asks, when the other end goes away. */
 #include "tests/unit/engine/fixture.h"
 
+#include "common/clock.h"
 #include "engine/stage/stage_remote.h"
 
 static const struct sl_message_limits limits = {.n_micro_batches = 1,
@@ -18,7 +19,7 @@ static const struct sl_message_limits limits = {.n_micro_batches = 1,
 
 struct end {
     struct sl_stage_carrier carrier; /* first */
-    enum sl_status st;
+    enum sl_status status;
     uint32_t n_sent;
     struct sl_stage_owner owner;
     uint32_t n_answered;
@@ -29,7 +30,7 @@ static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kin
     struct end *e = (struct end *)(void *)c;
     assert_true(kind == SL_MESSAGE_ASK && bytes && n);
     e->n_sent++;
-    return e->st;
+    return e->status;
 }
 
 static void was_answered(struct sl_stage_owner *o, struct sl_stage_call *c) {
@@ -38,11 +39,11 @@ static void was_answered(struct sl_stage_owner *o, struct sl_stage_call *c) {
     e->n_answered++;
 }
 
-static struct sl_stage_remote *open_remote(struct end *e, enum sl_status st) {
+static struct sl_stage_remote *open_remote(struct end *e, enum sl_status status) {
     const struct sl_stage_hello hello = {.device = "cpu", .heat_bytes = limits.heat_bytes};
     struct sl_stage_remote *r = NULL;
     struct sl_err err;
-    *e = (struct end){.carrier.send = carry, .st = st, .owner.answered = was_answered};
+    *e = (struct end){.carrier.send = carry, .status = status, .owner.answered = was_answered};
     assert_int_equal(sl_stage_remote_create(&limits, &hello, &e->carrier, &r, &err), SL_OK);
     return r;
 }
@@ -131,7 +132,7 @@ static enum sl_status carry_and_lose(struct sl_stage_carrier *c, enum sl_message
         sl_stage_remote_resume(lost_in_sending);
     }
     e->n_sent++;
-    return e->st;
+    return e->status;
 }
 
 static void test_a_loss_while_a_request_is_sent(void **state) {
@@ -190,10 +191,122 @@ static void test_a_cancellation_while_a_request_is_sent(void **state) {
     s->ops->send(s, &c);
     assert_int_equal(e.n_sent, 2);
     assert_int_equal(n_asked_first, 1);
+    uint64_t n_calls, waited_ns, later_ns;
+    sl_stage_remote_waits(r, &n_calls, &waited_ns);
+    assert_int_equal(n_calls, 1);
+    do /* it counts while there is no answer */
+        sl_stage_remote_waits(r, &n_calls, &later_ns);
+    while (later_ns <= waited_ns);
     sl_fail(&why, SL_ERR_PEER_LOST, "the worker at b:7070 is lost: it was killed");
     sl_stage_remote_lost(r, SL_ERR_PEER_LOST, &why);
     assert_int_equal(e.n_answered, 1);
+    sl_stage_remote_waits(r, &n_calls, &waited_ns);
+    assert_true(waited_ns >= later_ns);
+    for (uint64_t until = sl_now_ns() + 2000000u; sl_now_ns() < until;)
+        continue;
+    sl_stage_remote_waits(r, &n_calls, &later_ns);
+    assert_int_equal(n_calls, 1);
+    assert_int_equal(later_ns, waited_ns); /* and not afterwards */
     s->ops->close(s);
+}
+
+/* A device that is lost elsewhere, or a damaged copy of the model there, is the loss of that end,
+ * and nothing that breaks down the engine here. Another failure is its call's alone. */
+static void test_an_end_that_breaks_down(void **state) {
+    const enum sl_status ends[] = {SL_ERR_DEVICE_LOST, SL_ERR_CORRUPT, SL_ERR_IO};
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        struct end e;
+        struct sl_stage_remote *r = open_remote(&e, SL_OK);
+        struct sl_stage *s = sl_stage_remote_stage(r);
+        uint8_t heat[28], message[4096];
+        struct sl_stage_call c = {.ask = {.what = SL_STAGE_HEAT},
+                                  .with = {.bytes = heat, .n_bytes = sizeof heat},
+                                  .owner = &e.owner};
+        struct sl_stage_call theirs = c;
+        struct sl_err why;
+        size_t n = 0;
+        s->ops->send(s, &c);
+        sl_stage_answer_begin(&theirs.answer);
+        theirs.answer.status = sl_fail(&theirs.answer.err, ends[i], "cuda:0: it fell off its bus");
+        assert_int_equal(
+            sl_message_put_answer(&theirs, 1, &limits, message, sizeof message, &n, &why), SL_OK);
+        enum sl_status status = sl_stage_remote_received(r, message, n, &why);
+        if (ends[i] == SL_ERR_IO) {
+            assert_int_equal(status, SL_OK);
+            assert_int_equal(c.answer.status, SL_ERR_IO);
+        } else {
+            assert_int_equal(status, SL_ERR_PEER_LOST);
+            assert_string_equal(why.text, "cuda:0: it fell off its bus");
+            assert_int_equal(e.n_answered, 0); /* by whoever closes the connection: */
+            sl_stage_remote_lost(r, status, &why);
+            assert_int_equal(c.answer.status, SL_ERR_PEER_LOST);
+        }
+        assert_int_equal(e.n_answered, 1);
+        s->ops->close(s);
+    }
+}
+
+static enum sl_status drop(struct sl_stage_carrier *c, enum sl_message_kind kind,
+                           const uint8_t *bytes, size_t n) {
+    (void)c, (void)kind, (void)bytes, (void)n;
+    return SL_OK;
+}
+
+/* A step of one row, whose rows come later. */
+static struct sl_stage_call step_ahead(const struct sl_message_arrays *a) {
+    struct sl_stage_call c = {.ask = {.what = SL_STAGE_STEP}};
+    c.ask.step =
+        (struct sl_ask_step){.n_rows = 1, .n_decode = 1, .n_out = 1, .sent = SL_SENT_LATER};
+    c.with = (struct sl_stage_arrays){.tables = a->tables,
+                                      .rows = a->rows,
+                                      .max_rows = limits.max_rows,
+                                      .max_out = limits.max_out,
+                                      .failed = a->failed,
+                                      .pages = &a->pages,
+                                      .tails = &a->tails};
+    struct sl_step step = sl_step_lay(a->tables, limits.max_rows, limits.max_out);
+    step.failed = a->failed;
+    sl_step_add(&step, 0, 3, 1, 0, 2);
+    sl_step_add_out(&step, 0);
+    return c;
+}
+
+/* A step whose rows have not been sent can fail, and cannot succeed. */
+static void test_success_without_rows(void **state) {
+    (void)state;
+    for (int fails = 0; fails < 2; fails++) {
+        struct end e;
+        struct sl_stage_remote *r = open_remote(&e, SL_OK);
+        struct sl_stage *s = sl_stage_remote_stage(r);
+        struct sl_message_arrays a;
+        uint8_t message[4096];
+        struct sl_err why;
+        size_t n = 0;
+        e.carrier.send = drop;
+        assert_int_equal(sl_message_arrays_init(&a, &limits), SL_OK);
+        struct sl_stage_call c = step_ahead(&a), theirs = c;
+        c.owner = &e.owner;
+        s->ops->send(s, &c);
+        assert_int_equal(e.n_answered, 0);
+        theirs.ask.step.sent = SL_SENT_ROWS;
+        sl_stage_answer_begin(&theirs.answer);
+        if (fails)
+            theirs.answer.status = sl_fail(&theirs.answer.err, SL_AGAIN, "canceled");
+        assert_int_equal(
+            sl_message_put_answer(&theirs, 1, &limits, message, sizeof message, &n, &why), SL_OK);
+        if (!fails) {
+            assert_int_equal(sl_stage_remote_received(r, message, n, &why), SL_ERR_PROTOCOL);
+            assert_non_null(strstr(why.text, "rows have not been sent"));
+            assert_int_equal(e.n_answered, 0);
+            s->ops->rows(s, &c, a.rows);
+        }
+        assert_int_equal(sl_stage_remote_received(r, message, n, &why), SL_OK);
+        assert_int_equal(e.n_answered, 1);
+        assert_int_equal(c.answer.status, fails ? SL_AGAIN : SL_OK);
+        sl_message_arrays_release(&a);
+        s->ops->close(s);
+    }
 }
 
 /* A message for which there was no room concerns this call alone. */
@@ -213,13 +326,48 @@ static void test_a_message_that_is_not_sent(void **state) {
     s->ops->close(s);
 }
 
+/* A worker's end, before a stage that takes no step ahead of its rows: such a step ends the
+ * connection, and rows that belong to nothing, as of a step that has been answered, do nothing. */
+static void answer_at_once(struct sl_stage *s, struct sl_stage_call *c) {
+    (void)s;
+    sl_stage_answer_begin(&c->answer);
+    c->owner->answered(c->owner, c);
+}
+
+static void test_rows_without_a_step(void **state) {
+    static const struct sl_stage_ops ops = {.send = answer_at_once};
+    struct sl_stage stage = {&ops};
+    struct sl_stage_carrier carrier = {.send = drop};
+    struct sl_stage_server *server = NULL;
+    struct sl_message_arrays a;
+    uint8_t message[4096];
+    struct sl_err err;
+    size_t n = 0;
+    (void)state;
+    assert_int_equal(sl_stage_server_create(&limits, &stage, &carrier, false, &server, &err),
+                     SL_OK);
+    assert_int_equal(sl_message_arrays_init(&a, &limits), SL_OK);
+    struct sl_stage_call c = step_ahead(&a);
+    assert_int_equal(sl_message_put_rows(&c, 1, &limits, a.rows, message, sizeof message, &n, &err),
+                     SL_OK);
+    assert_int_equal(sl_stage_server_received(server, message, n, &err), SL_OK);
+    assert_int_equal(sl_message_put_ask(&c, 1, &limits, message, sizeof message, &n, &err), SL_OK);
+    assert_int_equal(sl_stage_server_received(server, message, n, &err), SL_ERR_PROTOCOL);
+    assert_non_null(strstr(err.text, "takes none"));
+    sl_stage_server_destroy(&server);
+    sl_message_arrays_release(&a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reason_of_a_loss),
         cmocka_unit_test(test_a_loss_between_calls),
         cmocka_unit_test(test_a_loss_while_a_request_is_sent),
         cmocka_unit_test(test_a_cancellation_while_a_request_is_sent),
+        cmocka_unit_test(test_an_end_that_breaks_down),
+        cmocka_unit_test(test_success_without_rows),
         cmocka_unit_test(test_a_message_that_is_not_sent),
+        cmocka_unit_test(test_rows_without_a_step),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

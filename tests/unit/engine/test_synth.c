@@ -1,7 +1,7 @@
 /* Synthetic models: scale of the weights for every type, reproducibility, and that every
  * architecture opens. Here rather than beside model/ because it needs the backend's definition of
  * the formats. */
-#include "backends/cpu/formats.h"
+#include "backends/cpu/matmul/formats.h"
 #include "common/rng.h"
 #include "model/arch/model.h"
 #include "model/synth/synth.h"
@@ -62,24 +62,25 @@ static void every_architecture_opens(void **state) {
         uint32_t n_expert;
         bool tied, rope_freqs;
         uint32_t n_dense;
-    } cases[] = {{"maple", 6, true, false, 0},         {"phimoe", 6, false, false, 0},
-                 {"smallthinker", 6, true, false, 0},  {"hy_v3", 6, false, false, 1},
-                 {"mellum", 6, false, false, 0},       {"granitemoe", 6, true, false, 0},
-                 {"exaone-moe", 6, false, false, 1},   {"dots1", 6, false, false, 2},
-                 {"deepseek", 6, true, false, 1},      {"bailingmoe", 6, false, false, 0},
-                 {"bailingmoe2", 6, false, false, 1},  {"minimax-m2", 6, false, false, 0},
-                 {"glm4moe", 6, false, false, 1},      {"qwen3moe", 7, false, false, 0},
-                 {"qwen2moe", 6, false, false, 0},     {"olmoe", 8, false, false, 0},
-                 {"llama", 5, false, true, 0},         {"llama", 0, true, false, 0},
-                 {"qwen3", 0, true, false, 0},         {"qwen2", 0, false, false, 0},
-                 {"ernie4_5-moe", 6, true, false, 2},  {"hunyuan-moe", 6, false, false, 0},
-                 {"gpt-oss", 6, false, false, 0},      {"gemma4", 6, true, false, 0},
-                 {"llama4", 5, true, true, 0},         {"afmoe", 6, false, false, 1},
-                 {"laguna", 6, true, false, 2},        {"cohere2moe", 6, true, false, 1},
-                 {"dbrx", 6, false, false, 0},         {"grok", 6, false, false, 0},
-                 {"mimo2", 6, false, false, 1},        {"arctic", 6, false, false, 0},
-                 {"step35", 6, false, true, 1},        {"lfm2moe", 6, true, false, 1},
-                 {"granitehybrid", 6, true, false, 0}, {"jamba", 6, true, false, 0}};
+    } cases[] = {{"grovemoe", 6, true, false, 0},     {"maple", 6, true, false, 0},
+                 {"phimoe", 6, false, false, 0},      {"smallthinker", 6, true, false, 0},
+                 {"hy_v3", 6, false, false, 1},       {"mellum", 6, false, false, 0},
+                 {"granitemoe", 6, true, false, 0},   {"exaone-moe", 6, false, false, 1},
+                 {"dots1", 6, false, false, 2},       {"deepseek", 6, true, false, 1},
+                 {"bailingmoe", 6, false, false, 0},  {"bailingmoe2", 6, false, false, 1},
+                 {"minimax-m2", 6, false, false, 0},  {"glm4moe", 6, false, false, 1},
+                 {"qwen3moe", 7, false, false, 0},    {"qwen2moe", 6, false, false, 0},
+                 {"olmoe", 8, false, false, 0},       {"llama", 5, false, true, 0},
+                 {"llama", 0, true, false, 0},        {"qwen3", 0, true, false, 0},
+                 {"qwen2", 0, false, false, 0},       {"ernie4_5-moe", 6, true, false, 2},
+                 {"hunyuan-moe", 6, false, false, 0}, {"gpt-oss", 6, false, false, 0},
+                 {"gemma4", 6, true, false, 0},       {"llama4", 5, true, true, 0},
+                 {"afmoe", 6, false, false, 1},       {"laguna", 6, true, false, 2},
+                 {"cohere2moe", 6, true, false, 1},   {"dbrx", 6, false, false, 0},
+                 {"grok", 6, false, false, 0},        {"mimo2", 6, false, false, 1},
+                 {"arctic", 6, false, false, 0},      {"step35", 6, false, true, 1},
+                 {"lfm2moe", 6, true, false, 1},      {"granitehybrid", 6, true, false, 0},
+                 {"jamba", 6, true, false, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_synth_config c = sl_synth_default;
         c.arch = cases[i].arch;
@@ -96,9 +97,9 @@ static void every_architecture_opens(void **state) {
         if (sl_synth_write(&c, path, NULL, NULL, &err))
             fail_msg("%s: %s", c.arch, err.text);
         struct sl_model *m = NULL;
-        enum sl_status st = sl_model_open(path, &m, &err);
+        enum sl_status status = sl_model_open(path, &m, &err);
         unlink(path);
-        if (st)
+        if (status)
             fail_msg("%s: %s", c.arch, err.text);
         assert_string_equal(sl_model_arch_name(m), c.arch);
         assert_int_equal(m->hp.n_expert, c.n_expert);
@@ -140,11 +141,11 @@ static void layers_of_one_part(void **state) {
         if (!i)
             c.n_expert = c.n_expert_used = 0;
         temp_path(path);
-        enum sl_status st = sl_synth_write(&c, path, NULL, NULL, &err);
-        if (st == SL_OK)
-            st = sl_model_open(path, &m, &err);
+        enum sl_status status = sl_synth_write(&c, path, NULL, NULL, &err);
+        if (status == SL_OK)
+            status = sl_model_open(path, &m, &err);
         unlink(path);
-        if (st)
+        if (status)
             fail_msg("%s: %s", c.arch, err.text);
         for (uint32_t l = 0; l < c.n_layer; l++) {
             const struct sl_layer *layer = &m->layers[l];
@@ -225,13 +226,13 @@ static void split_files_open_as_one(void **state) {
     assert_int_equal(sl_synth_write(&c, prefix, NULL, NULL, &err), SL_OK);
     snprintf(path, sizeof path, "%s-00001-of-00003.gguf", prefix);
     struct sl_model *m = NULL;
-    enum sl_status st = sl_model_open(path, &m, &err);
+    enum sl_status status = sl_model_open(path, &m, &err);
     for (int i = 1; i <= 3; i++) {
         snprintf(path, sizeof path, "%s-0000%d-of-00003.gguf", prefix, i);
         assert_int_equal(unlink(path), 0);
     }
     unlink(prefix);
-    if (st)
+    if (status)
         fail_msg("%s", err.text);
     assert_int_equal(sl_gguf_n_files(m->gguf), 3);
     sl_model_close(&m);
@@ -254,9 +255,9 @@ static void headers_alone_take_no_space(void **state) {
     assert_int_equal(stat(path, &holes), 0);
     char *empty = slurp(path, &n);
     struct sl_model *m = NULL;
-    enum sl_status st = sl_model_open(path, &m, &err);
+    enum sl_status status = sl_model_open(path, &m, &err);
     unlink(path);
-    if (st)
+    if (status)
         fail_msg("%s", err.text);
     assert_int_equal(holes.st_size, whole.st_size);
     assert_true((uint64_t)holes.st_blocks * 512 < (uint64_t)whole.st_size / 8);

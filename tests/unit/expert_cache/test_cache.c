@@ -536,13 +536,13 @@ static void split_shares_alike(void **state) {
     uint32_t slots[3];
     for (uint64_t bytes = 0; bytes < 180000; bytes += 97) {
         uint64_t least = 8 * 450, sum = 0;
-        enum sl_status st = sl_cache_split(cl, 3, bytes, slots, &err);
+        enum sl_status status = sl_cache_split(cl, 3, bytes, slots, &err);
         if (bytes < least) {
-            assert_int_equal(st, SL_ERR_CONFIG);
+            assert_int_equal(status, SL_ERR_CONFIG);
             assert_non_null(strstr(err.text, "3600"));
             continue;
         }
-        assert_int_equal(st, SL_OK);
+        assert_int_equal(status, SL_OK);
         uint64_t cheapest_missing = UINT64_MAX;
         for (int i = 0; i < 3; i++) {
             assert_true(slots[i] >= 8 && slots[i] <= cl[i].n_expert);

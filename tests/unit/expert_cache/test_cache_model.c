@@ -171,22 +171,22 @@ static void do_acquire(struct model *m, bool some) {
         n_hits_evictable += at != SL_SLOT_NONE && evictable(&m->slots[at]);
     }
     uint32_t room = n_free + n_evictable - n_hits_evictable, misses = n - n_present;
-    enum sl_status st;
+    enum sl_status status;
     if (some) {
         uint32_t cap = below(m, n + 1);
         uint32_t expected = misses < cap ? misses : cap;
         if (expected > room)
             expected = room;
-        st = sl_cache_acquire_some(m->cache, ids, n, cap, 0, leases, fills, &n_fill, &n_taken);
+        status = sl_cache_acquire_some(m->cache, ids, n, cap, 0, leases, fills, &n_fill, &n_taken);
         assert_int_equal(n_taken, n_present + expected);
-        assert_int_equal(st, n_taken ? SL_OK : SL_AGAIN);
+        assert_int_equal(status, n_taken ? SL_OK : SL_AGAIN);
         m->stats.partial += n_taken < n;
     } else {
-        st = sl_cache_acquire(m->cache, ids, n, 0, leases, fills, &n_fill);
-        assert_int_equal(st, misses > room ? SL_AGAIN : SL_OK);
+        status = sl_cache_acquire(m->cache, ids, n, 0, leases, fills, &n_fill);
+        assert_int_equal(status, misses > room ? SL_AGAIN : SL_OK);
     }
-    m->stats.again += st == SL_AGAIN;
-    if (st == SL_AGAIN) {
+    m->stats.again += status == SL_AGAIN;
+    if (status == SL_AGAIN) {
         assert_int_equal(n_fill, 0);
         return;
     }

@@ -292,7 +292,7 @@ static void survives_a_restart(void **state) {
     free(again);
 }
 
-static void expect_refused(const uint8_t *image, size_t size, enum sl_status status,
+static void expect_refused(const uint8_t *image, size_t size, enum sl_status want,
                            const char *word) {
     struct sl_err err = {""};
     struct sl_heat *h = create(&shape);
@@ -300,9 +300,9 @@ static void expect_refused(const uint8_t *image, size_t size, enum sl_status sta
             *after = malloc(sl_heat_image_bytes(&shape));
     memcpy(exact, image, size);
     sl_heat_export(h, before);
-    enum sl_status st = sl_heat_import(h, exact, size, &err);
-    if (st != status || !strstr(err.text, word))
-        fail_msg("status %d, want %d with '%s': %s", st, status, word, err.text);
+    enum sl_status status = sl_heat_import(h, exact, size, &err);
+    if (status != want || !strstr(err.text, word))
+        fail_msg("status %d, want %d with '%s': %s", status, want, word, err.text);
     sl_heat_export(h, after);
     assert_memory_equal(before, after, sl_heat_image_bytes(&shape));
     free(exact);

@@ -54,10 +54,10 @@ static enum sl_status read_all(const uint8_t *data, size_t size, uint64_t *out_n
     struct sl_trace_record rec;
     bool end = false;
     *out_n = 0;
-    enum sl_status st = sl_trace_open(&r, exact, size, err);
-    while (st == SL_OK) {
-        st = sl_trace_next(&r, &rec, &end, err);
-        if (st != SL_OK || end)
+    enum sl_status status = sl_trace_open(&r, exact, size, err);
+    while (status == SL_OK) {
+        status = sl_trace_next(&r, &rec, &end, err);
+        if (status != SL_OK || end)
             break;
         ++*out_n;
         assert_true(rec.layer < r.shape.n_layer);
@@ -65,7 +65,7 @@ static enum sl_status read_all(const uint8_t *data, size_t size, uint64_t *out_n
             assert_true(rec.ids[i] < r.shape.n_expert);
     }
     free(exact);
-    return st;
+    return status;
 }
 
 static void round_trip(void **state) {
@@ -109,12 +109,12 @@ static void round_trip(void **state) {
     }
 }
 
-static void expect_refused(const struct image *im, enum sl_status status, const char *word) {
+static void expect_refused(const struct image *im, enum sl_status want, const char *word) {
     struct sl_err err = {""};
     uint64_t n;
-    enum sl_status st = read_all(im->data, im->size, &n, &err);
-    if (st != status || !strstr(err.text, word))
-        fail_msg("status %d, want %d with '%s': %s", st, status, word, err.text);
+    enum sl_status status = read_all(im->data, im->size, &n, &err);
+    if (status != want || !strstr(err.text, word))
+        fail_msg("status %d, want %d with '%s': %s", status, want, word, err.text);
 }
 
 static void sign(struct image *im) {

@@ -586,14 +586,14 @@ struct probed {
 
 static enum sl_status add_probed(void *ctx, struct sl_reader *reader, struct sl_err *err) {
     const struct probed *p = ctx;
-    enum sl_status st = SL_OK;
-    for (uint32_t i = 0; i < p->n && st == SL_OK; i++) {
+    enum sl_status status = SL_OK;
+    for (uint32_t i = 0; i < p->n && status == SL_OK; i++) {
         uint32_t file;
-        st = sl_reader_add_file(reader, p->path[i], &file, err);
-        if (st == SL_OK && p->mirror[i])
-            st = sl_reader_add_mirror(reader, file, p->mirror[i], err);
+        status = sl_reader_add_file(reader, p->path[i], &file, err);
+        if (status == SL_OK && p->mirror[i])
+            status = sl_reader_add_mirror(reader, file, p->mirror[i], err);
     }
-    return st;
+    return status;
 }
 
 static enum sl_status probe(struct probed *p, enum sl_io_kind kind, uint32_t extent_bytes,
