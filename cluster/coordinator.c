@@ -1,7 +1,8 @@
 #include "cluster/coordinator.h"
 
-#include "backends/registry.h"
+#include "backends/registry/registry.h"
 #include "cluster/peer.h"
+#include "common/cpus.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "engine/prefix/model_identity.h"
@@ -14,17 +15,33 @@
 #include <string.h>
 #include <time.h>
 
-/* How often it is looked who is lost, and between two tries to reach one. */
-#define LOOK_NS  50000000u
-#define AGAIN_NS 250000000u
+/* How often workers are checked for loss. */
+#define LOOK_NS 50000000u
+/* The pause between two tries to reach one. After each refusal it is twice as long, up to the most:
+ * a refusal is a line in the other machine's log. */
+#define AGAIN_NS      UINT64_C(250000000)
+#define AGAIN_MOST_NS UINT64_C(4000000000)
 
-/* Who looks after a worker: each has its own, so that one which takes its time, or hangs, is
- * nobody else's trouble. */
+struct tries {
+    uint64_t again_ns;  /* not before */
+    uint32_t n_refused; /* in a row */
+};
+
+/* A worker's keeper: each worker has its own, so that one that is slow or hangs does not hold up
+ * the others. */
 struct keeper {
     struct sl_cluster *c;
     struct sl_peer *peer;
     pthread_t thread;
     bool started;
+    struct tries tries; /* to reach the worker while it is lost */
+};
+
+/* A worker in reserve. */
+struct spare {
+    const char *address; /* NULL: a keeper tries it */
+    struct tries tries;
+    bool told; /* since the last loss: that it cannot take a place */
 };
 
 struct sl_cluster {
@@ -34,18 +51,19 @@ struct sl_cluster {
     struct sl_setup_model files;                  /* what workers without a copy may fetch */
     struct sl_peer peers[SL_CLUSTER_MAX_WORKERS]; /* [config.n_workers] */
     pthread_mutex_t spares_lock;
-    const char *spares[SL_CLUSTER_MAX_WORKERS]; /* [config.n_spares]; NULL: a keeper tries it */
+    struct spare spares[SL_CLUSTER_MAX_WORKERS]; /* [config.n_spares] */
     struct sl_host_config hosts[SL_CLUSTER_MAX_WORKERS];
     const struct sl_stage_plan *plans[SL_MAX_STAGES]; /* [base.n] from load on */
-    struct keeper keepers[SL_CLUSTER_MAX_WORKERS];    /* [config.n_workers] */
-    atomic_bool closing;                              /* also gives up what waits */
+    bool spare_cpus; /* beside what computes in this process; from load on */
+    struct keeper keepers[SL_CLUSTER_MAX_WORKERS]; /* [config.n_workers] */
+    atomic_bool closing;                           /* also cancels what is waiting */
 };
 
 static void pause_ns(uint64_t ns) {
     nanosleep(&(struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)}, NULL);
 }
 
-/* The engine has no business with what is behind it. */
+/* The engine sees only struct sl_remote_stages; behind it is the cluster. */
 static struct sl_cluster *cluster_of(const struct sl_remote_stages *r) {
     return (struct sl_cluster *)(uintptr_t)r;
 }
@@ -97,12 +115,20 @@ static enum sl_status open_planned(const struct sl_remote_stages *r, uint32_t i,
     const struct sl_peer *p = worker_of(c, i);
     const struct sl_setup_device *d = &p->offer.devices[i - p->first];
     const struct sl_backend *b = backend_named(d->backend);
-    const struct sl_device_offer offer = {d->memory_bytes, (uint64_t)d->memory_bytes_per_s,
-                                          d->n_threads};
-    if (!b)
+    const struct sl_device_offer offer = {.memory_bytes = d->memory_bytes,
+                                          .memory_bytes_per_s = (uint64_t)d->memory_bytes_per_s,
+                                          .n_threads = d->n_threads,
+                                          .max_alloc_bytes = d->max_alloc_bytes,
+                                          .held_bytes = d->held_bytes,
+                                          .lacks_ops = d->lacks_ops};
+    if (!b) {
+        char known[96];
+        sl_registry_list_planned(known, sizeof known);
         return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "the worker at %s computes with '%s', which this build does not know",
-                       p->address, d->backend);
+                       "the worker at %s computes with '%s', and no plan can be made for that from "
+                       "here: give it a --device of one of %s",
+                       p->address, d->backend, known);
+    }
     SL_TRY(b->planned(&offer, i, out_device, err));
     struct sl_device_caps *caps = &(*out_device)->caps;
     memcpy(caps->id, d->id, sizeof caps->id);
@@ -127,6 +153,8 @@ static struct sl_setup_load load_of(const struct sl_cluster *c, const struct sl_
         .cache_ram_bytes = g->cache_ram_bytes,
         .kv_dtype = (uint32_t)g->kv_dtype,
         .experts = (uint32_t)g->experts,
+        .tables = (uint32_t)g->tables,
+        .table_cache_bytes = g->table_cache_bytes,
         .no_overflow = g->no_overflow,
         .no_lookahead = g->no_lookahead,
         .no_warm_up = g->no_warm_up,
@@ -157,6 +185,10 @@ static enum sl_status load(const struct sl_remote_stages *r, const struct sl_sta
     struct sl_cluster *c = cluster_of(r);
     for (uint32_t i = 0; i < r->n; i++)
         c->plans[i] = &plans->at[plans->n_local + i];
+    uint32_t n_busy = 0;
+    for (uint32_t i = 0; i < plans->n_local; i++)
+        n_busy += sl_plan_busy_cpus(&plans->at[i].plan);
+    c->spare_cpus = sl_cpus_spare(n_busy, plans->n);
     for (uint32_t i = 0; i < c->config.n_workers; i++) {
         struct sl_peer *p = &c->peers[i];
         const struct sl_setup_load asked = load_of(c, p, plans);
@@ -168,7 +200,7 @@ static enum sl_status load(const struct sl_remote_stages *r, const struct sl_sta
     return SL_OK;
 }
 
-/* What a worker says of a stage is what the plan says. */
+/* A worker's account of a stage must match the plan. */
 static enum sl_status check_hello(const struct sl_peer *p, const struct sl_setup_hello_of_stage *h,
                                   const struct sl_stage_plan *s, const struct sl_hparams *whole,
                                   struct sl_err *err) {
@@ -193,6 +225,8 @@ static enum sl_status check_hello(const struct sl_peer *p, const struct sl_setup
 static struct sl_stage_hello hello_of(const struct sl_setup_hello_of_stage *m) {
     struct sl_stage_hello h = {
         .rows_alike = m->rows_alike,
+        .loses_none = m->loses_none,
+        .begins_ahead = m->begins_ahead,
         .arithmetic = {m->arithmetic_lo, m->arithmetic_hi},
         .first_layer = m->first_layer,
         .n_layer = m->n_layer,
@@ -226,6 +260,7 @@ static enum sl_status agree(struct sl_cluster *c, uint32_t i, struct sl_stage_he
         sl_link_queue_bytes(p->load.n_of_worker * sl_message_max_queued(out_limits), most);
     if (sl_link_set_max_payload(p->link, most, queue) != SL_OK)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for messages of %zu bytes", most);
+    sl_link_look_out(p->link, c->spare_cpus);
     return SL_OK;
 }
 
@@ -290,21 +325,21 @@ static void look(const struct sl_remote_stages *r, uint32_t i, struct sl_remote_
 static enum sl_status load_again(struct sl_cluster *c, struct sl_peer *p, struct sl_err *err) {
     struct sl_stage_hello hello;
     struct sl_message_limits limits;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     SL_TRY(sl_peer_meet(p, 0, err));
     if (p->offer.n_devices != p->load.n_of_worker)
         return sl_fail(err, SL_ERR_CONFIG, "the worker at %s has %u devices now, not %u",
                        p->address, p->offer.n_devices, p->load.n_of_worker);
     SL_TRY(sl_peer_send_load(p, err));
     SL_TRY(sl_peer_watch_load(p, c->config.answer_ns, NULL, err));
-    for (uint32_t i = 0; i < p->load.n_of_worker && st == SL_OK; i++) {
+    for (uint32_t i = 0; i < p->load.n_of_worker && status == SL_OK; i++) {
         SL_TRY(agree(c, p->first + i, &hello, &limits, err));
         pthread_mutex_lock(&p->lock);
         if (p->ports[i].remote && p->lost == SL_OK)
-            st = sl_stage_remote_regain(p->ports[i].remote, &limits, &hello, err);
+            status = sl_stage_remote_regain(p->ports[i].remote, &limits, &hello, err);
         pthread_mutex_unlock(&p->lock);
     }
-    return st;
+    return status;
 }
 
 static void set_address(struct sl_peer *p, const char *address) {
@@ -313,13 +348,44 @@ static void set_address(struct sl_peer *p, const char *address) {
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Puts another address, or NULL, in the i-th place of the spares. What was there. */
-static const char *change_spare(struct sl_cluster *c, uint32_t i, const char *address) {
+static void note_try(struct tries *t, enum sl_status status) {
+    bool refused = status != SL_OK && status != SL_ERR_PEER_LOST;
+    t->n_refused = refused ? t->n_refused + 1 : 0;
+    uint64_t pause = t->n_refused < 8 ? AGAIN_NS << t->n_refused : AGAIN_MOST_NS;
+    t->again_ns = sl_now_ns() + (pause < AGAIN_MOST_NS ? pause : AGAIN_MOST_NS);
+}
+
+/* Is it that spare's turn? Then nobody else tries it until put_back(). */
+static const char *take_spare(struct sl_cluster *c, uint32_t i) {
     pthread_mutex_lock(&c->spares_lock);
-    const char *before = c->spares[i];
-    c->spares[i] = address;
+    struct spare *s = &c->spares[i];
+    const char *address = sl_now_ns() >= s->tries.again_ns ? s->address : NULL;
+    if (address)
+        s->address = NULL;
     pthread_mutex_unlock(&c->spares_lock);
-    return before;
+    return address;
+}
+
+/* What is a spare now, and how it went with the one that was. */
+static void put_back(struct sl_cluster *c, uint32_t i, const char *spare, const char *lost,
+                     enum sl_status status, const struct sl_err *why) {
+    pthread_mutex_lock(&c->spares_lock);
+    struct spare *s = &c->spares[i];
+    bool tell = status != SL_OK && status != SL_ERR_PEER_LOST && !s->told;
+    s->address = status == SL_OK ? lost : spare;
+    note_try(&s->tries, status);
+    s->told |= tell;
+    pthread_mutex_unlock(&c->spares_lock);
+    if (tell)
+        sl_warn("the spare at %s cannot take the place of %s: %s", spare, lost, why->text);
+}
+
+/* What spares have said of that loss they may say again of the next. */
+static void loss_is_over(struct sl_cluster *c) {
+    pthread_mutex_lock(&c->spares_lock);
+    for (uint32_t i = 0; i < c->config.n_spares; i++)
+        c->spares[i].told = false;
+    pthread_mutex_unlock(&c->spares_lock);
 }
 
 /* Loads a lost worker's layers on the first spare that can have them. */
@@ -327,54 +393,59 @@ static enum sl_status load_on_spare(struct sl_cluster *c, struct sl_peer *p) {
     const char *lost = p->address;
     for (uint32_t i = 0; i < c->config.n_spares && !atomic_load(&c->closing); i++) {
         struct sl_err err;
-        const char *spare = change_spare(c, i, NULL);
-        if (!spare) /* another worker's keeper is at it */
+        const char *spare = take_spare(c, i);
+        if (!spare) /* another worker's keeper is trying it, or it has refused just now */
             continue;
         set_address(p, spare);
         sl_peer_leave(p);
-        enum sl_status st = load_again(c, p, &err);
-        if (st == SL_OK) {
-            (void)change_spare(c, i, lost);
+        enum sl_status status = load_again(c, p, &err);
+        if (status != SL_OK) {
+            sl_peer_tell(p, status, &err);
+            set_address(p, lost);
+        }
+        put_back(c, i, spare, lost, status, &err);
+        if (status == SL_OK) {
             sl_info("the spare at %s has the place of %s", spare, lost);
             return SL_OK;
         }
-        if (st != SL_ERR_PEER_LOST)
-            sl_warn("the spare at %s cannot take the place of %s: %s", spare, lost, err.text);
-        set_address(p, lost);
-        (void)change_spare(c, i, spare);
     }
     return SL_ERR_PEER_LOST;
 }
 
-/* One try. Without success the reason stays what it was, but for what the worker itself says. */
-static void regain(struct sl_cluster *c, struct sl_peer *p) {
+/* One try. If it fails, the stored reason stays, unless the worker itself gave one. */
+static void regain(struct keeper *k) {
+    struct sl_cluster *c = k->c;
+    struct sl_peer *p = k->peer;
     struct sl_err err = {{0}}, before;
     pthread_mutex_lock(&p->lock);
     before = p->why;
     pthread_mutex_unlock(&p->lock);
     sl_peer_leave(p);
-    enum sl_status st = load_again(c, p, &err);
-    if (st != SL_OK && load_on_spare(c, p) == SL_OK)
-        st = SL_OK;
+    enum sl_status status = load_again(c, p, &err);
+    note_try(&k->tries, status);
+    if (status != SL_OK)
+        sl_peer_tell(p, status, &err);
+    if (status != SL_OK && load_on_spare(c, p) == SL_OK)
+        status = SL_OK;
     pthread_mutex_lock(&p->lock);
-    if (st == SL_OK)
-        st = p->lost;
-    p->there = st == SL_OK;
+    if (status == SL_OK)
+        status = p->lost;
+    p->there = status == SL_OK;
     if (!p->there) {
         p->lost = SL_ERR_PEER_LOST;
-        p->why = st == SL_ERR_CONFIG ? err : before;
+        p->why = status == SL_ERR_CONFIG ? err : before;
     }
     struct sl_stage_remote *remote; /* one of several may be back */
     for (uint32_t i = 0; !p->there && (remote = sl_peer_next_open(p, &i));)
         sl_stage_remote_lost(remote, p->lost, &p->why);
     pthread_mutex_unlock(&p->lock);
-    if (st == SL_OK)
-        sl_info("the worker at %s is back", p->address);
-    else
-        pause_ns(AGAIN_NS);
+    if (status != SL_OK)
+        return;
+    loss_is_over(c);
+    sl_info("the worker at %s is back", p->address);
 }
 
-/* A worker whose link lives and whose stage does not answer is as good as gone. */
+/* A worker whose link is alive but whose stage does not answer counts as lost. */
 static void watch_calls(const struct sl_cluster *c, struct sl_peer *p) {
     uint64_t since = UINT64_MAX, now = sl_now_ns();
     struct sl_err why;
@@ -392,7 +463,7 @@ static void watch_calls(const struct sl_cluster *c, struct sl_peer *p) {
 }
 
 static void *keeper_main(void *arg) {
-    const struct keeper *k = arg;
+    struct keeper *k = arg;
     struct sl_peer *p = k->peer;
     while (!atomic_load(&k->c->closing)) {
         pause_ns(LOOK_NS);
@@ -400,8 +471,8 @@ static void *keeper_main(void *arg) {
         pthread_mutex_lock(&p->lock);
         bool lost = p->lost != SL_OK && sl_peer_is_open(p); /* else its opener hears of it */
         pthread_mutex_unlock(&p->lock);
-        if (lost)
-            regain(k->c, p);
+        if (lost && sl_now_ns() >= k->tries.again_ns)
+            regain(k);
     }
     return NULL;
 }
@@ -457,26 +528,33 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
     atomic_init(&c->closing, false);
     pthread_mutex_init(&c->spares_lock, NULL);
     for (uint32_t i = 0; i < config->n_spares; i++)
-        c->spares[i] = config->spares[i];
-    enum sl_status st = describe(model, &c->files, err);
+        c->spares[i].address = config->spares[i];
+    enum sl_status status = describe(model, &c->files, err);
     for (uint32_t i = 0; i < config->n_workers; i++)
         sl_peer_init(&c->peers[i], config->workers[i], model, &c->files, config->key, &c->closing);
-    for (uint32_t i = 0; i < config->n_workers && st == SL_OK; i++) {
-        st = sl_peer_meet(&c->peers[i], c->config.wait_ns, err);
-        if (st == SL_OK)
-            st = list_devices(c, &c->peers[i], i, err);
+    for (uint32_t i = 0; i < config->n_workers && status == SL_OK; i++) {
+        status = sl_peer_meet(&c->peers[i], c->config.wait_ns, err);
+        if (status == SL_OK)
+            status = list_devices(c, &c->peers[i], i, err);
     }
-    for (uint32_t i = 0; i < config->n_workers && st == SL_OK; i++)
-        st = start_keeper(c, i, err);
-    if (st != SL_OK)
+    for (uint32_t i = 0; i < config->n_workers && status == SL_OK; i++)
+        status = start_keeper(c, i, err);
+    if (status != SL_OK) {
+        sl_cluster_tell(c, status, err);
         sl_cluster_close(&c);
-    else
+    } else {
         *out_cluster = c;
-    return st;
+    }
+    return status;
 }
 
 const struct sl_remote_stages *sl_cluster_stages(const struct sl_cluster *c) {
     return &c->base;
+}
+
+void sl_cluster_tell(struct sl_cluster *c, enum sl_status status, const struct sl_err *why) {
+    for (uint32_t i = 0; c && status != SL_ERR_CANCELED && i < c->config.n_workers; i++)
+        sl_peer_tell(&c->peers[i], status, why);
 }
 
 void sl_cluster_close(struct sl_cluster **pc) {

@@ -22,8 +22,8 @@ struct sl_cluster_config {
     const char *const *spares;
     uint32_t n_spares;
     const struct sl_net_key *key; /* NULL: plain text, on this machine alone */
-    uint64_t wait_ns;             /* for a worker that does not answer yet, or is lost */
-    /* One that has not answered for so long, or comes no further with loading, is lost. */
+    uint64_t wait_ns; /* how long to wait for a worker that does not answer yet, or is lost */
+    /* A worker that has not answered for this long, or makes no progress with loading, is lost. */
     uint64_t answer_ns;
 };
 
@@ -34,10 +34,13 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
                                struct sl_cluster **out_cluster, struct sl_err *err) SL_MUST_CHECK;
 /* The cluster's, until close. */
 const struct sl_remote_stages *sl_cluster_stages(const struct sl_cluster *c);
-/* A worker that is lost is looked for in the background until it, or a spare, is there with the
- * same layers; the engine's requests wait for it as long as config says. The address of a worker
- * whose place was taken is a spare's from then on. */
+/* A lost worker is sought in the background until it, or a spare, is back with the same layers; the
+ * engine's requests wait for it as long as config says. The address of a worker whose place was
+ * taken is a spare's from then on. */
 
+/* Tells every worker, for its log, why this coordinator leaves: it has refused what one of them
+ * offered, or could not plan or load. Before close. NULL is allowed. */
+void sl_cluster_tell(struct sl_cluster *c, enum sl_status status, const struct sl_err *why);
 /* After the engine that used its stages has been destroyed. NULL is allowed. */
 void sl_cluster_close(struct sl_cluster **c);
 

@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 #define MAX_FILES 32u
-/* Pieces that are asked for at once. */
-#define WINDOW 4u
-/* So many are written before the list says that they are there. */
+/* The most pieces that are requested at once. */
+#define MAX_ASKED 4u
+/* How many are written before the list is updated. */
 #define FLUSH_PIECES 16u
 #define LOOK_NS      50000000u
 
@@ -54,8 +54,8 @@ struct sl_model_cache {
     pthread_cond_t came;
     /* Under the lock. */
     uint32_t n_unlisted;
-    struct asked asked[WINDOW];
-    enum sl_status failed; /* what writing a piece came to */
+    struct asked asked[MAX_ASKED];
+    enum sl_status failed; /* the status of writing a piece */
     struct sl_err why;
 };
 
@@ -65,7 +65,7 @@ static enum sl_status io_error(const char *what, const char *path, struct sl_err
     return sl_fail(err, SL_ERR_IO, "%s '%.300s': %s", what, path, strerror(errno));
 }
 
-/* Of our own words alone: nothing that a peer says becomes part of a path. */
+/* Built from our own words alone: nothing that a peer sends becomes part of a path. */
 static void name_file(const struct sl_model_cache *c, uint32_t i, char *out, size_t size) {
     if (c->n_files == 1)
         snprintf(out, size, "%s/model.gguf", c->folder);
@@ -96,8 +96,8 @@ static enum sl_status open_list(struct sl_model_cache *c, struct sl_err *err) {
     return SL_OK;
 }
 
-/* A file that is new, or was made shorter by somebody, has none of its pieces. The list says so
- * first: the file has its size afterwards. */
+/* A file that is new, or that somebody has truncated, has none of its pieces. The list is written
+ * first, and the file gets its full size afterwards. */
 static enum sl_status settle_size(struct sl_model_cache *c, struct file *f, struct sl_err *err) {
     struct stat about;
     if (fstat(f->fd, &about) == 0 && (uint64_t)about.st_size == f->size_bytes)
@@ -127,13 +127,28 @@ static enum sl_status read_list(struct sl_model_cache *c, struct sl_err *err) {
     return SL_OK;
 }
 
+/* path and the folders above it, those that are not there yet. What is wrong with one shows when
+ * the last one cannot be made. */
+static bool make_folders(const char *path) {
+    char part[sizeof((struct sl_model_cache *)0)->folder];
+    size_t n = strlen(path);
+    for (size_t i = 1; i <= n && n < sizeof part; i++) {
+        if (path[i] && path[i] != '/')
+            continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        if (mkdir(part, 0700) != 0 && errno != EEXIST && i == n)
+            return false;
+    }
+    return n < sizeof part;
+}
+
 static enum sl_status make_folder(struct sl_model_cache *c, const char *dir, uint64_t content,
                                   struct sl_err *err) {
     int n = snprintf(c->folder, sizeof c->folder, "%s/%016" PRIx64, dir, content);
     if (n < 0 || (size_t)n >= sizeof c->folder)
         return sl_fail(err, SL_ERR_CONFIG, "--model-cache: the folder's name is too long");
-    if ((mkdir(dir, 0700) != 0 && errno != EEXIST) ||
-        (mkdir(c->folder, 0700) != 0 && errno != EEXIST))
+    if (!make_folders(c->folder))
         return io_error("the folder cannot be made:", c->folder, err);
     return SL_OK;
 }
@@ -149,33 +164,33 @@ enum sl_status sl_model_cache_open(const char *dir, const struct sl_setup_model 
     c->n_files = m->n_files;
     for (uint32_t i = 0; i < MAX_FILES; i++)
         c->files[i].fd = -1;
-    enum sl_status st = m->n_files ? make_folder(c, dir, m->content, err)
-                                   : sl_fail(err, SL_ERR_PROTOCOL, "a model without files");
-    if (st == SL_OK)
-        st = open_list(c, err);
-    for (uint32_t i = 0; i < m->n_files && st == SL_OK; i++) {
+    enum sl_status status = m->n_files ? make_folder(c, dir, m->content, err)
+                                       : sl_fail(err, SL_ERR_PROTOCOL, "a model without files");
+    if (status == SL_OK)
+        status = open_list(c, err);
+    for (uint32_t i = 0; i < m->n_files && status == SL_OK; i++) {
         struct file *f = &c->files[i];
         f->size_bytes = m->files[i].size_bytes;
         f->header_bytes = m->files[i].header_bytes;
         if (!f->size_bytes || f->header_bytes > f->size_bytes || f->size_bytes >= INT64_MAX ||
             f->size_bytes / SL_PIECE_BYTES >= UINT32_MAX / 2)
-            st = sl_fail(err, SL_ERR_PROTOCOL, "a file of %" PRIu64 " bytes", f->size_bytes);
+            status = sl_fail(err, SL_ERR_PROTOCOL, "a file of %" PRIu64 " bytes", f->size_bytes);
         f->n_pieces = (uint32_t)((f->size_bytes + SL_PIECE_BYTES - 1) / SL_PIECE_BYTES);
-        if (st == SL_OK)
-            st = open_file(c, i, err);
+        if (status == SL_OK)
+            status = open_file(c, i, err);
     }
-    if (st == SL_OK)
-        st = read_list(c, err);
-    if (st != SL_OK) {
+    if (status == SL_OK)
+        status = read_list(c, err);
+    if (status != SL_OK) {
         sl_model_cache_close(&c);
-        return st;
+        return status;
     }
     name_file(c, 0, c->path, sizeof c->path);
     *out = c;
     return SL_OK;
 }
 
-/* Of pieces that are there and not listed yet; false: there are none. */
+/* Finds pieces that are there and not listed yet; false: there are none. */
 static bool begin_flush(struct sl_model_cache *c, struct file *f) {
     bool any = false;
     pthread_mutex_lock(&c->lock);
@@ -198,8 +213,8 @@ static bool list_flushed(struct sl_model_cache *c, struct file *f) {
     return ok;
 }
 
-/* First the bytes, then the list: what it names survives a crash. Never on the link's thread: a
- * slow disk takes longer than the coordinator waits for a sign of life. */
+/* The bytes are synced before the list, so that every piece that it names survives a crash. Never
+ * on the link's thread: a slow disk takes longer than the coordinator waits for a sign of life. */
 static enum sl_status flush(struct sl_model_cache *c, struct sl_err *err) {
     pthread_mutex_lock(&c->lock);
     c->n_unlisted = 0;
@@ -274,7 +289,7 @@ enum sl_status sl_model_cache_take(struct sl_model_cache *c, const uint8_t *byte
     uint64_t offset = sl_get_u64(bytes + 4);
     struct asked *a = NULL;
     pthread_mutex_lock(&c->lock);
-    for (uint32_t i = 0; i < WINDOW; i++)
+    for (uint32_t i = 0; i < MAX_ASKED; i++)
         if (c->asked[i].waits && c->asked[i].file == file &&
             (uint64_t)c->asked[i].piece * SL_PIECE_BYTES == offset)
             a = &c->asked[i];
@@ -333,29 +348,29 @@ static enum sl_status fetching_init(struct fetching *f, struct sl_model_cache *c
 static enum sl_status wait_for_place(struct fetching *f, uint32_t n_free, uint32_t *out_place,
                                      struct sl_err *err) {
     struct sl_model_cache *c = f->c;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     pthread_mutex_lock(&c->lock);
-    for (uint32_t n = 0; n < n_free && st == SL_OK;) {
+    for (uint32_t n = 0; n < n_free && status == SL_OK;) {
         n = 0;
-        for (uint32_t i = 0; i < WINDOW; i++)
+        for (uint32_t i = 0; i < MAX_ASKED; i++)
             if (!c->asked[i].waits) {
                 n++;
                 *out_place = i;
             }
-        st = c->failed;
-        if (st == SL_OK && n < n_free) {
+        status = c->failed;
+        if (status == SL_OK && n < n_free) {
             sl_cond_wait_until(&c->came, &c->lock, sl_now_ns() + LOOK_NS);
             pthread_mutex_unlock(&c->lock);
             bool wanted = f->source->wanted(f->source);
             pthread_mutex_lock(&c->lock);
             if (!wanted)
-                st = sl_fail(&c->why, SL_ERR_CANCELED, "fetching the model was given up");
+                status = sl_fail(&c->why, SL_ERR_CANCELED, "fetching the model was given up");
         }
     }
-    if (st != SL_OK)
+    if (status != SL_OK)
         *err = c->why;
     pthread_mutex_unlock(&c->lock);
-    return st;
+    return status;
 }
 
 static enum sl_status ask(struct fetching *f, uint32_t file, uint32_t piece, struct sl_err *err) {
@@ -368,9 +383,10 @@ static enum sl_status ask(struct fetching *f, uint32_t file, uint32_t piece, str
     pthread_mutex_unlock(&c->lock);
     const struct sl_setup_fetch m = {file, (uint64_t)piece * SL_PIECE_BYTES,
                                      piece_bytes(&c->files[file], piece)};
-    enum sl_status st = f->source->ask(f->source, &m);
-    if (st != SL_OK)
-        return sl_fail(err, st, "a piece of the model cannot be asked for: %s", sl_status_text(st));
+    enum sl_status status = f->source->ask(f->source, &m);
+    if (status != SL_OK)
+        return sl_fail(err, status, "a piece of the model cannot be asked for: %s",
+                       sl_status_text(status));
     return full ? flush(c, err) : SL_OK; /* while what was asked for comes */
 }
 
@@ -388,7 +404,7 @@ static enum sl_status check_room(const struct fetching *f, struct sl_err *err) {
                          (double)need / 0x1p30, f->c->folder, (double)room / 0x1p30);
 }
 
-/* Nothing is asked for any more. */
+/* Forgets all requests, and an earlier failure. */
 static void forget_asked(struct sl_model_cache *c) {
     pthread_mutex_lock(&c->lock);
     memset(c->asked, 0, sizeof c->asked);
@@ -409,14 +425,14 @@ static enum sl_status ask_all(struct fetching *f, struct sl_progress *progress,
                                                   f->n_wanted * SL_PIECE_BYTES))
                     return sl_fail(err, SL_ERR_CANCELED, "fetching the model was given up");
             }
-    SL_TRY(wait_for_place(f, WINDOW, &unused, err));
+    SL_TRY(wait_for_place(f, MAX_ASKED, &unused, err));
     return flush(c, err);
 }
 
 static enum sl_status fetch(struct fetching *f, struct sl_progress *progress, struct sl_err *err) {
-    enum sl_status st = ask_all(f, progress, err);
+    enum sl_status status = ask_all(f, progress, err);
     forget_asked(f->c);
-    return st;
+    return status;
 }
 
 enum sl_status sl_model_cache_headers(struct sl_model_cache *c, struct sl_piece_source *source,
@@ -425,9 +441,9 @@ enum sl_status sl_model_cache_headers(struct sl_model_cache *c, struct sl_piece_
     SL_TRY(fetching_init(&f, c, source, err));
     for (uint32_t i = 0; i < c->n_files; i++)
         want(&f, i, 0, c->files[i].header_bytes);
-    enum sl_status st = fetch(&f, NULL, err);
+    enum sl_status status = fetch(&f, NULL, err);
     fetching_release(&f);
-    return st;
+    return status;
 }
 
 /* The header says where; the size of the file is the bound. */
@@ -443,16 +459,16 @@ enum sl_status sl_model_cache_layers(struct sl_model_cache *c, const struct sl_m
     struct fetching f;
     SL_TRY(sl_model_slice(model, first, n, &slice, err));
     sl_model_slice_drop_input(&slice); /* it is the coordinator's */
-    enum sl_status st = fetching_init(&f, c, source, err);
-    if (st == SL_OK) {
+    enum sl_status status = fetching_init(&f, c, source, err);
+    if (status == SL_OK) {
         for (uint32_t i = 0; i < SL_G_COUNT; i++)
             want_tensor(&f, slice.global[i]);
         for (uint32_t l = 0; l < slice.hp.n_layer; l++)
             for (uint32_t r = 0; r < SL_L_COUNT; r++)
                 want_tensor(&f, slice.layers[l].t[r]);
-        st = fetch(&f, progress, err);
+        status = fetch(&f, progress, err);
         fetching_release(&f);
     }
     sl_model_slice_release(&slice);
-    return st;
+    return status;
 }

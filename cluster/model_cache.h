@@ -1,5 +1,5 @@
-/* A worker's copy of a model of which it has no file: headers and those pieces of tensors that it
- * needs, in a folder of its own for each model. Files have their full size and holes. What has been
+/* A worker's local copy of a model whose files it lacks: the headers and those pieces of tensors
+ * that it needs, in a folder for each model. Files have their full size and holes. What has been
  * fetched is listed beside them, so that a later start goes on where an earlier one was cut.
  *
  * Threads: one at a time, but for sl_model_cache_take(), which another may call while one fetches
@@ -15,16 +15,16 @@
 
 struct sl_model_cache;
 
-/* How pieces are asked for. */
+/* How pieces are requested. */
 struct sl_piece_source {
     /* Sends a request; the piece comes by sl_model_cache_take(). */
     enum sl_status (*ask)(struct sl_piece_source *s, const struct sl_setup_fetch *what);
-    /* False: give up. Asked several times a second. */
+    /* False: give up. Called several times a second. */
     bool (*wanted)(struct sl_piece_source *s);
 };
 
 /* The copy of that model below dir, made if it is not there. SL_ERR_IO: the folder cannot be used;
- * SL_ERR_CONFIG: no such model can be. */
+ * SL_ERR_CONFIG: the model's description is impossible. */
 enum sl_status sl_model_cache_open(const char *dir, const struct sl_setup_model *model,
                                    struct sl_model_cache **out_cache,
                                    struct sl_err *err) SL_MUST_CHECK;
@@ -41,8 +41,8 @@ enum sl_status sl_model_cache_layers(struct sl_model_cache *c, const struct sl_m
                                      uint32_t first, uint32_t n, struct sl_piece_source *source,
                                      struct sl_progress *progress,
                                      struct sl_err *err) SL_MUST_CHECK;
-/* A PIECE has come, [n]. SL_ERR_PROTOCOL: nobody has asked for it, or its bytes are not what was
- * sent. A disk that fails is the fetching thread's to say. */
+/* A PIECE of n bytes has arrived. SL_ERR_PROTOCOL: it was not requested, or its bytes are not what
+ * was sent. A disk that fails is reported by the fetching thread. */
 enum sl_status sl_model_cache_take(struct sl_model_cache *c, const uint8_t *bytes, size_t n,
                                    struct sl_err *err) SL_MUST_CHECK;
 

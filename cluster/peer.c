@@ -24,9 +24,9 @@
 #define HEARTBEAT_NS 1000000000u
 #define SILENCE_NS   5000000000u
 #define LINGER_NS    1000000000u
-/* Before shapes are agreed on. */
+/* The limit until shapes are agreed on. */
 #define SETUP_QUEUE_BYTES (4u * SL_SETUP_MAX_BYTES)
-/* What a worker may ask for at once, and a little more. */
+/* What a worker may request at once, and a little more. */
 #define MAX_PIECES 6u
 
 /* ---- what comes from a worker ---- */
@@ -37,16 +37,26 @@ static enum sl_status refused(struct sl_peer *p, const struct sl_frame *f, struc
     return sl_fail(err, SL_ERR_CONFIG, "%s: %s", p->address, m.why);
 }
 
+/* ... and what goes to one that this side refuses. */
+static void refuse(struct sl_link *l, uint32_t epoch, enum sl_status status, const char *why) {
+    struct sl_setup_refuse m = {.status = (uint32_t)-status};
+    uint8_t bytes[SL_SETUP_MAX_BYTES];
+    snprintf(m.why, sizeof m.why, "%s", why);
+    const struct sl_bytes_part part = {bytes, sl_setup_put_refuse(&m, bytes)};
+    (void)!sl_link_send(l, SL_FRAME_REFUSE, epoch, &part, 1); /* its loss is noticed anyway */
+}
+
 /* ---- the model's bytes, for a worker without a copy ---- */
 
 static enum sl_status offer_model(struct sl_peer *p, struct sl_err *err) {
     uint8_t bytes[SL_SETUP_MAX_BYTES];
     const struct sl_bytes_part part = {bytes, sl_setup_put_model(p->files, bytes)};
     size_t queue = sl_link_queue_bytes(MAX_PIECES, SL_PIECE_HEAD_BYTES + SL_PIECE_BYTES);
-    enum sl_status st = sl_link_set_max_payload(p->link, SL_SETUP_MAX_BYTES, queue);
-    if (st == SL_OK)
-        st = sl_link_send(p->link, SL_FRAME_MODEL, p->epoch, &part, 1);
-    return st == SL_OK ? SL_OK : sl_fail(err, st, "%s: %s", p->address, sl_status_text(st));
+    enum sl_status status = sl_link_set_max_payload(p->link, SL_SETUP_MAX_BYTES, queue);
+    if (status == SL_OK)
+        status = sl_link_send(p->link, SL_FRAME_MODEL, p->epoch, &part, 1);
+    return status == SL_OK ? SL_OK
+                           : sl_fail(err, status, "%s: %s", p->address, sl_status_text(status));
 }
 
 static enum sl_status read_piece(const char *path, uint64_t offset, uint8_t *bytes, size_t n,
@@ -65,7 +75,7 @@ static enum sl_status read_piece(const char *path, uint64_t offset, uint8_t *byt
     return done < n ? SL_ERR_IO : SL_OK;
 }
 
-/* On the link's thread, which has nothing else to do while its worker loads. */
+/* Runs on the link's thread, which has nothing else to do while its worker loads. */
 static enum sl_status send_piece(struct sl_peer *p, const struct sl_frame *f, struct sl_err *err) {
     struct sl_setup_fetch m;
     uint8_t head[SL_PIECE_HEAD_BYTES];
@@ -77,25 +87,26 @@ static enum sl_status send_piece(struct sl_peer *p, const struct sl_frame *f, st
     uint8_t *bytes = malloc(m.n_bytes);
     if (!bytes)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for a piece of the model");
-    enum sl_status st =
+    enum sl_status status =
         read_piece(sl_gguf_file_path(p->model->gguf, m.file), m.offset, bytes, m.n_bytes, err);
-    if (st == SL_OK) {
+    if (status == SL_OK) {
         sl_put_u32(head, m.file);
         sl_put_u64(head + 4, m.offset);
         sl_put_u32(head + 12, sl_crc32c(0, bytes, m.n_bytes));
         const struct sl_bytes_part parts[] = {{head, sizeof head}, {bytes, m.n_bytes}};
-        st = sl_link_send(p->link, SL_FRAME_PIECE, p->epoch, parts, 2);
+        status = sl_link_send(p->link, SL_FRAME_PIECE, p->epoch, parts, 2);
         const struct sl_link_stats stats = sl_link_stats(p->link);
-        if (st == SL_AGAIN)
-            st = sl_fail(err, SL_ERR_PROTOCOL,
-                         "more pieces are asked for than may be at once: %u bytes of file %u at "
-                         "%" PRIu64 ", while %" PRIu64 " of %" PRIu64 " bytes wait to be sent",
-                         m.n_bytes, m.file, m.offset, stats.queued_bytes, stats.queue_bytes);
-        else if (st != SL_OK)
-            st = sl_fail(err, st, "it closed the connection while the model was sent");
+        if (status == SL_AGAIN)
+            status =
+                sl_fail(err, SL_ERR_PROTOCOL,
+                        "more pieces are asked for than may be at once: %u bytes of file %u at "
+                        "%" PRIu64 ", while %" PRIu64 " of %" PRIu64 " bytes wait to be sent",
+                        m.n_bytes, m.file, m.offset, stats.queued_bytes, stats.queue_bytes);
+        else if (status != SL_OK)
+            status = sl_fail(err, status, "it closed the connection while the model was sent");
     }
     free(bytes);
-    return st;
+    return status;
 }
 
 static enum sl_status take_hello(struct sl_peer *p, const struct sl_frame *f, struct sl_err *err) {
@@ -105,8 +116,9 @@ static enum sl_status take_hello(struct sl_peer *p, const struct sl_frame *f, st
         return sl_fail(err, SL_ERR_CONFIG, "%s is no worker", p->address);
     if (strcmp(m.program, SL_VERSION) != 0 || m.messages != SL_MESSAGE_VERSION)
         return sl_fail(err, SL_ERR_CONFIG,
-                       "the worker at %s is version %s, and this is %s: install the same on both",
-                       p->address, m.program, SL_VERSION);
+                       "the worker at %s is version %s (messages %u), and the coordinator is %s "
+                       "(messages %u): install the same on both",
+                       p->address, m.program, m.messages, SL_VERSION, SL_MESSAGE_VERSION);
     p->has_hello = true;
     p->wants_model = m.wants_model;
     return m.wants_model ? offer_model(p, err) : SL_OK;
@@ -124,6 +136,14 @@ static enum sl_status take_offer(struct sl_peer *p, const struct sl_frame *f, st
     if (!o->n_devices || !o->ram_bytes || o->process_bytes > o->ram_bytes)
         return sl_fail(err, SL_ERR_PROTOCOL, "the worker at %s offers no device, or no memory",
                        p->address);
+    for (uint32_t i = 0; i < o->n_devices; i++) {
+        const struct sl_setup_device *d = &o->devices[i];
+        if ((d->memory_bytes && d->held_bytes > d->memory_bytes) || d->memory_bytes_per_s >= 0x1p63)
+            return sl_fail(err, SL_ERR_PROTOCOL,
+                           "the worker at %s offers device %s, which takes more memory than it has "
+                           "or reads it too fast to be true",
+                           p->address, d->id);
+    }
     p->asked = SL_PEER_ASKED_NOTHING;
     return SL_OK;
 }
@@ -178,12 +198,14 @@ static enum sl_status take(struct sl_peer *p, const struct sl_frame *f, struct s
 static enum sl_status was_received(struct sl_link_owner *o, struct sl_link *l,
                                    const struct sl_frame *f, struct sl_err *err) {
     struct sl_peer *p = (struct sl_peer *)(void *)o;
-    (void)l;
     pthread_mutex_lock(&p->lock);
-    enum sl_status st = take(p, f, err);
-    pthread_cond_broadcast(&p->changed);
+    enum sl_status status = take(p, f, err);
+    if (status != SL_OK && f->type != SL_FRAME_REFUSE)
+        refuse(l, p->epoch, status, err->text);
+    if (f->type != SL_FRAME_ANSWER || status != SL_OK) /* those concern nobody who waits */
+        pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
-    return st;
+    return status;
 }
 
 struct sl_stage_remote *sl_peer_next_open(struct sl_peer *p, uint32_t *inout_at) {
@@ -200,11 +222,19 @@ bool sl_peer_is_open(struct sl_peer *p) {
     return n && n == p->load.n_of_worker;
 }
 
+void sl_peer_tell(struct sl_peer *p, enum sl_status status, const struct sl_err *why) {
+    pthread_mutex_lock(&p->link_lock);
+    if (p->link)
+        refuse(p->link, p->epoch, status, why->text);
+    pthread_mutex_unlock(&p->link_lock);
+}
+
 void sl_peer_lose(struct sl_peer *p, enum sl_status status, const struct sl_err *why) {
     pthread_mutex_lock(&p->lock);
     if (p->lost == SL_OK) {
-        p->lost = status == SL_ERR_CONFIG ? status : SL_ERR_PEER_LOST;
-        if (status == SL_ERR_CONFIG)
+        bool refused = status == SL_ERR_CONFIG && !p->there; /* from one that serves it is a loss */
+        p->lost = refused ? status : SL_ERR_PEER_LOST;
+        if (refused)
             p->why = *why;
         else
             sl_fail(&p->why, p->lost, "the worker at %s is lost: %.400s", p->address, why->text);
@@ -229,8 +259,9 @@ static void was_lost(struct sl_link_owner *o, struct sl_link *l, enum sl_status 
 static enum sl_status send_setup(struct sl_peer *p, uint16_t type, const uint8_t *bytes, size_t n,
                                  struct sl_err *err) {
     const struct sl_bytes_part part = {bytes, n};
-    enum sl_status st = sl_link_send(p->link, type, p->epoch, &part, 1);
-    return st == SL_OK ? SL_OK : sl_fail(err, st, "%s: %s", p->address, sl_status_text(st));
+    enum sl_status status = sl_link_send(p->link, type, p->epoch, &part, 1);
+    return status == SL_OK ? SL_OK
+                           : sl_fail(err, status, "%s: %s", p->address, sl_status_text(status));
 }
 
 void sl_peer_carry(struct sl_peer *p) {
@@ -239,7 +270,7 @@ void sl_peer_carry(struct sl_peer *p) {
     pthread_mutex_unlock(&p->link_lock);
 }
 
-/* The link may be closed and another one be made meanwhile. */
+/* The link may be closed and replaced meanwhile. */
 static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kind,
                             const uint8_t *bytes, size_t n) {
     struct sl_peer_port *port = (struct sl_peer_port *)(void *)c;
@@ -247,15 +278,15 @@ static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kin
     uint8_t at[SL_PEER_STAGE_BYTES];
     sl_put_u32(at, port->at);
     const struct sl_bytes_part parts[] = {{at, sizeof at}, {bytes, n}};
-    uint16_t type = kind == SL_MESSAGE_ASK ? SL_FRAME_CALL : SL_FRAME_CANCEL;
+    uint16_t type = kind == SL_MESSAGE_CANCEL ? SL_FRAME_CANCEL : SL_FRAME_CALL;
     pthread_mutex_lock(&p->link_lock);
-    enum sl_status st =
+    enum sl_status status =
         p->carries ? sl_link_send(p->link, type, p->epoch, parts, 2) : SL_ERR_PEER_LOST;
     pthread_mutex_unlock(&p->link_lock);
-    return st;
+    return status;
 }
 
-/* The engine closes the stage: nothing that comes now may reach it. */
+/* The engine closes the stage: nothing that arrives from now on may reach it. */
 static void port_closed(struct sl_stage_carrier *c) {
     struct sl_peer_port *port = (struct sl_peer_port *)(void *)c;
     pthread_mutex_lock(&port->peer->lock);
@@ -263,7 +294,7 @@ static void port_closed(struct sl_stage_carrier *c) {
     pthread_mutex_unlock(&port->peer->lock);
 }
 
-/* By the heartbeats; known once one of them has been answered. */
+/* Measured by heartbeats; known once one of them has been answered. */
 static bool clock_offset(struct sl_stage_carrier *c, int64_t *out_ns) {
     struct sl_peer *p = ((struct sl_peer_port *)(void *)c)->peer;
     struct sl_link_stats s = {0};
@@ -303,7 +334,7 @@ static struct sl_link *set_link(struct sl_peer *p, struct sl_link *link) {
     return before;
 }
 
-/* Until one answers. */
+/* Tries until one answers. */
 static enum sl_status reach(struct sl_peer *p, uint64_t wait_ns, struct sl_err *err) {
     const struct sl_link_config config = {.key = p->key,
                                           .connect_ns = CONNECT_NS,
@@ -312,37 +343,38 @@ static enum sl_status reach(struct sl_peer *p, uint64_t wait_ns, struct sl_err *
                                           .max_payload_bytes = SL_SETUP_MAX_BYTES,
                                           .queue_bytes = SETUP_QUEUE_BYTES};
     uint64_t until_ns = sl_now_ns() + wait_ns;
-    bool told = false;
+    bool logged = false;
     for (;;) {
         struct sl_link *link = NULL;
-        enum sl_status st = sl_link_connect(p->address, &config, &p->owner, p->cancel, &link, err);
-        if (st == SL_OK)
+        enum sl_status status =
+            sl_link_connect(p->address, &config, &p->owner, p->cancel, &link, err);
+        if (status == SL_OK)
             (void)set_link(p, link);
-        if (st != SL_ERR_PEER_LOST || sl_now_ns() > until_ns || is_canceled(p))
-            return st;
-        if (!told)
+        if (status != SL_ERR_PEER_LOST || sl_now_ns() > until_ns || is_canceled(p))
+            return status;
+        if (!logged)
             sl_info("waiting for the worker at %s: %s", p->address, err->text);
-        told = true;
+        logged = true;
         pause_ns(AGAIN_NS);
     }
 }
 
-/* Until what was asked has come. */
+/* Waits until what was requested has arrived. */
 static enum sl_status wait_for(struct sl_peer *p, uint64_t most_ns, struct sl_err *err) {
     uint64_t until_ns = sl_now_ns() + most_ns;
     pthread_mutex_lock(&p->lock);
     while (p->asked != SL_PEER_ASKED_NOTHING && p->lost == SL_OK && !is_canceled(p) &&
            sl_now_ns() < until_ns)
         sl_cond_wait_until(&p->changed, &p->lock, sl_now_ns() + AGAIN_NS);
-    enum sl_status st = p->lost;
-    if (st != SL_OK)
+    enum sl_status status = p->lost;
+    if (status != SL_OK)
         *err = p->why;
     else if (is_canceled(p))
-        st = sl_fail(err, SL_ERR_CANCELED, "interrupted");
+        status = sl_fail(err, SL_ERR_CANCELED, "interrupted");
     else if (p->asked != SL_PEER_ASKED_NOTHING)
-        st = sl_fail(err, SL_ERR_PEER_LOST, "the worker at %s does not answer", p->address);
+        status = sl_fail(err, SL_ERR_PEER_LOST, "the worker at %s does not answer", p->address);
     pthread_mutex_unlock(&p->lock);
-    return st;
+    return status;
 }
 
 enum sl_status sl_peer_meet(struct sl_peer *p, uint64_t wait_ns, struct sl_err *err) {
@@ -352,7 +384,8 @@ enum sl_status sl_peer_meet(struct sl_peer *p, uint64_t wait_ns, struct sl_err *
     if (gethostname(hello.name, sizeof hello.name - 1) != 0)
         snprintf(hello.name, sizeof hello.name, "?");
     SL_TRY(reach(p, wait_ns, err));
-    /* It comes first. One that refuses has said why before it closed, and is still heard. */
+    /* The hello comes first. A worker that refuses has sent the reason before it closed, and that
+     * is still read. */
     if (send_setup(p, SL_FRAME_HELLO, bytes, sl_setup_put_hello(&hello, bytes), err) == SL_AGAIN)
         return SL_ERR_PEER_LOST;
     SL_TRY(sl_link_start(p->link, err));
@@ -384,20 +417,20 @@ enum sl_status sl_peer_watch_load(struct sl_peer *p, uint64_t stuck_ns,
         pthread_mutex_lock(&p->lock);
         stuck = sl_now_ns() - p->news_ns > stuck_ns;
     }
-    enum sl_status st = p->lost;
-    if (st != SL_OK)
+    enum sl_status status = p->lost;
+    if (status != SL_OK)
         *err = p->why;
     else if (p->asked == SL_PEER_ASKED_LOAD && stuck)
-        st = sl_fail(
+        status = sl_fail(
             err, SL_ERR_PEER_LOST,
             "the worker at %s is alive, but has loaded nothing for %.0f s: %.1f of %.1f MiB "
             "are there",
             p->address, (double)stuck_ns * 1e-9, (double)p->done_bytes / 0x1p20,
             (double)p->total_bytes / 0x1p20);
     else if (p->asked == SL_PEER_ASKED_LOAD)
-        st = sl_fail(err, SL_ERR_CANCELED, "loading was canceled");
+        status = sl_fail(err, SL_ERR_CANCELED, "loading was canceled");
     pthread_mutex_unlock(&p->lock);
-    return st;
+    return status;
 }
 
 void sl_peer_look(struct sl_peer *p, struct sl_remote_look *out) {
@@ -416,6 +449,13 @@ void sl_peer_look(struct sl_peer *p, struct sl_remote_look *out) {
     out->n_stages = p->load.n_of_worker;
     out->there = p->there;
     out->n_lost = p->n_lost;
+    struct sl_stage_remote *remote;
+    for (uint32_t i = 0; (remote = sl_peer_next_open(p, &i));) {
+        uint64_t n_calls, waited_ns;
+        sl_stage_remote_waits(remote, &n_calls, &waited_ns);
+        out->n_calls += n_calls;
+        out->waited_ns += waited_ns;
+    }
     pthread_mutex_unlock(&p->lock);
 }
 

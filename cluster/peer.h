@@ -1,4 +1,5 @@
-/* A worker as its coordinator sees it: the link to it, what it has said, and what is waited for.
+/* A worker as its coordinator sees it: the link, the worker's last messages, and what the
+ * coordinator waits for.
  *
  * Threads: what comes is taken on the link's thread, under the peer's lock; the rest is one
  * thread's at a time. */
@@ -66,12 +67,12 @@ void sl_peer_release(struct sl_peer *p);
 /* Connects, within wait_ns if nobody answers at first, and learns what the worker has: p->offer.
  * SL_ERR_CONFIG: it has another model or version, or refuses, and says why. */
 enum sl_status sl_peer_meet(struct sl_peer *p, uint64_t wait_ns, struct sl_err *err) SL_MUST_CHECK;
-/* The link is closed, and what came of it forgotten: to be met again. */
+/* Closes the link and forgets what arrived on it, so that the worker can be connected to again. */
 void sl_peer_leave(struct sl_peer *p);
 /* Sends p->load. */
 enum sl_status sl_peer_send_load(struct sl_peer *p, struct sl_err *err) SL_MUST_CHECK;
 /* Waits until it is ready: p->ready. progress may be NULL. SL_ERR_PEER_LOST, also if its loading
- * comes no further for stuck_ns, however alive it is. */
+ * makes no progress for stuck_ns although the link is alive. */
 enum sl_status sl_peer_watch_load(struct sl_peer *p, uint64_t stuck_ns,
                                   struct sl_progress *progress, struct sl_err *err) SL_MUST_CHECK;
 /* Opens the port to the i-th of its stages, which is p->ports[at].remote's carrier. */
@@ -80,12 +81,15 @@ struct sl_stage_carrier *sl_peer_port(struct sl_peer *p, uint32_t at);
 struct sl_stage_remote *sl_peer_next_open(struct sl_peer *p, uint32_t *inout_at);
 /* All of its stages are open. Under the lock. */
 bool sl_peer_is_open(struct sl_peer *p);
-/* From now on calls go out on the link that there is: nothing is under way of what was asked
- * before. Also under the lock. */
+/* From now on calls go out on the current link, since nothing requested before is still in flight.
+ * Also under the lock. */
 void sl_peer_carry(struct sl_peer *p);
 /* What is shown of it. Any thread. */
 void sl_peer_look(struct sl_peer *p, struct sl_remote_look *out);
-/* It is lost: for its stages too. Any thread. */
+/* Tells the worker, for its log, why this side leaves it. A link that is lost already tells nobody.
+ */
+void sl_peer_tell(struct sl_peer *p, enum sl_status status, const struct sl_err *why);
+/* Marks it as lost, its stages too. Any thread. */
 void sl_peer_lose(struct sl_peer *p, enum sl_status status, const struct sl_err *why);
 
 #endif

@@ -33,7 +33,7 @@
 #undef LIST
 #undef END
 
-/* No message is longer. */
+/* The longest message. */
 #define SL_SETUP_MAX_BYTES 16384u
 
 /* sl_setup_put_hello(m, out) writes m and returns how long it is; sl_setup_get_hello(bytes, n, m,

@@ -1,8 +1,9 @@
-/* A worker's connections: who asks, and what of. */
+/* A worker's connections: which coordinator it serves, and what that one requests. */
 #include "cluster/worker.h"
 
 #include "cluster/model_cache.h"
 #include "cluster/worker_stages.h"
+#include "common/cpus.h"
 #include "common/bytes.h"
 #include "common/clock.h"
 #include "common/cond.h"
@@ -55,6 +56,9 @@ struct sl_worker {
     struct sl_worker_stages *stages; /* the main thread's; NULL: nothing is loaded */
     struct sl_setup_load loaded;     /* what they were asked for with */
     struct port ports[SL_MAX_STAGES];
+    bool broke_down;        /* the stages that there were: none has been loaded since */
+    enum sl_status useless; /* not SL_OK: nor can one be, for this reason */
+    struct sl_err useless_why;
     uint64_t told_ns;
     pthread_mutex_t cache_lock;
     struct sl_model_cache *cache; /* under cache_lock; NULL: nothing is fetched */
@@ -64,7 +68,7 @@ struct sl_worker {
     struct sl_link *link; /* the coordinator's; NULL: there is none */
     char who[128];
     bool has_hello, wants_offer, wants_load, serves;
-    struct sl_setup_model told; /* of the coordinator's model */
+    struct sl_setup_model wanted_model; /* as the coordinator describes it */
     struct sl_setup_load asked;
     bool gone;    /* it is to be closed */
     bool parting; /* it is being closed: nobody else may use the link */
@@ -81,17 +85,17 @@ struct sl_worker {
 static void send_frame(struct sl_link *l, uint16_t type, uint32_t epoch, const uint8_t *bytes,
                        size_t n) {
     const struct sl_bytes_part part = {bytes, n};
-    (void)!sl_link_send(l, type, epoch, &part, 1); /* who is not there is noticed anyway */
+    (void)!sl_link_send(l, type, epoch, &part, 1); /* a lost coordinator is noticed anyway */
 }
 
-static void refuse(struct sl_link *l, enum sl_status st, const char *why) {
-    struct sl_setup_refuse m = {.status = (uint32_t)-st};
+static void refuse(struct sl_link *l, enum sl_status status, const char *why) {
+    struct sl_setup_refuse m = {.status = (uint32_t)-status};
     uint8_t bytes[SL_SETUP_MAX_BYTES];
     snprintf(m.why, sizeof m.why, "%s", why);
     send_frame(l, SL_FRAME_REFUSE, 0, bytes, sl_setup_put_refuse(&m, bytes));
 }
 
-/* A coordinator that takes nothing, and would wait for what cannot be sent: the link is to end.
+/* The coordinator does not read, and waits for what cannot be sent: marks the link for closing.
  * Under the lock. */
 static void give_up(struct sl_worker *w, const char *what, size_t n) {
     const struct sl_link_stats s = sl_link_stats(w->link);
@@ -110,17 +114,24 @@ static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kin
     uint8_t at[STAGE_BYTES];
     (void)kind;
     sl_put_u32(at, p->at);
+    /* Steps that are given up as the worker ends were not canceled: the coordinator waits for
+     * another worker, as after any loss. */
+    pthread_mutex_lock(&p->w->lock);
+    bool parting = p->w->parting;
+    pthread_mutex_unlock(&p->w->lock);
+    if (parting)
+        return SL_ERR_PEER_LOST;
     const struct sl_bytes_part parts[] = {{at, sizeof at}, {bytes, n}};
-    enum sl_status st = sl_link_send(p->w->link, SL_FRAME_ANSWER, p->w->epoch, parts, 2);
-    if (st == SL_AGAIN) {
+    enum sl_status status = sl_link_send(p->w->link, SL_FRAME_ANSWER, p->w->epoch, parts, 2);
+    if (status == SL_AGAIN) {
         pthread_mutex_lock(&p->w->lock);
         give_up(p->w, "an answer", n);
         pthread_mutex_unlock(&p->w->lock);
     }
-    return st;
+    return status;
 }
 
-/* Has it no copy of the model? */
+/* Does it lack a copy of the model? */
 static bool fetches(const struct sl_worker *w) {
     return w->config.cache != NULL;
 }
@@ -147,8 +158,9 @@ static enum sl_status take_hello(struct sl_worker *w, const struct sl_frame *f,
         return sl_fail(err, SL_ERR_PROTOCOL, "it is no coordinator");
     if (strcmp(m.program, SL_VERSION) != 0 || m.messages != SL_MESSAGE_VERSION) {
         sl_fail(err, SL_ERR_CONFIG,
-                "the coordinator is version %s, and the worker is %s: install the same on both",
-                m.program, SL_VERSION);
+                "the coordinator is version %s (messages %u), and the worker is %s (messages %u): "
+                "install the same on both",
+                m.program, m.messages, SL_VERSION, SL_MESSAGE_VERSION);
         refuse(w->link, SL_ERR_CONFIG, err->text);
         return SL_ERR_CONFIG;
     }
@@ -166,6 +178,13 @@ static enum sl_status take_message(struct sl_worker *w, const struct sl_frame *f
                                     err);
 }
 
+/* The coordinator leaves, and says why. */
+static enum sl_status was_refused(const struct sl_frame *f, struct sl_err *err) {
+    struct sl_setup_refuse m;
+    SL_TRY(sl_setup_get_refuse(f->bytes, f->n, &m, err));
+    return sl_fail(err, SL_ERR_CONFIG, "it refuses: %.490s", m.why);
+}
+
 static enum sl_status out_of_turn(const struct sl_frame *f, struct sl_err *err) {
     return sl_fail(err, SL_ERR_PROTOCOL, "a frame of type %u (%s) out of turn", f->type,
                    sl_frame_name(f->type));
@@ -175,7 +194,7 @@ static enum sl_status take(struct sl_worker *w, const struct sl_frame *f, struct
     if (f->type == SL_FRAME_HELLO && !w->has_hello)
         return take_hello(w, f, err);
     if (f->type == SL_FRAME_MODEL && w->has_hello && fetches(w) && !w->wants_offer && !w->serves) {
-        SL_TRY(sl_setup_get_model(f->bytes, f->n, &w->told, err));
+        SL_TRY(sl_setup_get_model(f->bytes, f->n, &w->wanted_model, err));
         w->wants_offer = true;
         return SL_OK;
     }
@@ -186,6 +205,8 @@ static enum sl_status take(struct sl_worker *w, const struct sl_frame *f, struct
         w->wants_load = true;
         return SL_OK;
     }
+    if (f->type == SL_FRAME_REFUSE && w->has_hello)
+        return was_refused(f, err);
     if ((f->type == SL_FRAME_CALL || f->type == SL_FRAME_CANCEL) && w->serves)
         return take_message(w, f, err);
     return out_of_turn(f, err);
@@ -195,10 +216,10 @@ static enum sl_status take(struct sl_worker *w, const struct sl_frame *f, struct
 static enum sl_status take_piece(struct sl_worker *w, const struct sl_frame *f,
                                  struct sl_err *err) {
     pthread_mutex_lock(&w->cache_lock);
-    enum sl_status st =
+    enum sl_status status =
         w->cache ? sl_model_cache_take(w->cache, f->bytes, f->n, err) : out_of_turn(f, err);
     pthread_mutex_unlock(&w->cache_lock);
-    return st;
+    return status;
 }
 
 static enum sl_status was_received(struct sl_link_owner *o, struct sl_link *l,
@@ -208,19 +229,22 @@ static enum sl_status was_received(struct sl_link_owner *o, struct sl_link *l,
     if (f->type == SL_FRAME_PIECE)
         return take_piece(w, f, err);
     pthread_mutex_lock(&w->lock);
-    enum sl_status st = take(w, f, err);
-    pthread_cond_broadcast(&w->changed);
+    enum sl_status status = take(w, f, err);
+    if (f->type != SL_FRAME_CALL || status != SL_OK) /* those concern nobody who waits */
+        pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
-    return st;
+    return status;
 }
 
 static void was_lost(struct sl_link_owner *o, struct sl_link *l, enum sl_status status,
                      const struct sl_err *why) {
     struct sl_worker *w = (struct sl_worker *)(void *)o;
     (void)l;
-    (void)status;
     pthread_mutex_lock(&w->lock);
-    sl_info("the coordinator %s is gone: %s", w->who, why->text);
+    if (!w->gone && status == SL_ERR_CONFIG)
+        sl_warn("the coordinator %s is gone: %s", w->who, why->text);
+    else if (!w->gone) /* else why is in the log already */
+        sl_info("the coordinator %s is gone: %s", w->who, why->text);
     w->gone = true;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
@@ -326,7 +350,31 @@ static void close_stages(struct sl_worker *w) {
     sl_worker_stages_close(&w->stages);
 }
 
-/* Nothing is left of the model that there was. */
+/* A stage that has broken down is of no use to the next coordinator: it is to be loaded anew, on
+ * its device opened anew. */
+static void close_broken(struct sl_worker *w) {
+    bool broken = false;
+    for (uint32_t i = 0; i < SL_MAX_STAGES; i++) /* nobody else changes them */
+        broken |= w->ports[i].server && sl_stage_server_is_broken(w->ports[i].server);
+    if (!broken)
+        return;
+    sl_warn("a device or its part of the model has failed: the layers are loaded anew for the next "
+            "coordinator");
+    w->broke_down = true;
+    close_stages(w);
+}
+
+/* After a breakdown, when loading anew has failed too: what the driver keeps of it goes with the
+ * process alone. */
+static void note_useless(struct sl_worker *w, enum sl_status status, const struct sl_err *why) {
+    if (!w->broke_down || w->gone || *w->config.stop)
+        return;
+    w->useless = status;
+    sl_fail(&w->useless_why, status, "a device has failed and cannot be used again: %.400s",
+            why->text);
+}
+
+/* Releases everything of the earlier model. */
 static void forget_model(struct sl_worker *w) {
     close_stages(w);
     set_cache(w, NULL);
@@ -361,25 +409,27 @@ static void do_offer(struct sl_worker *w) {
     struct sl_setup_model m;
     uint8_t bytes[SL_SETUP_MAX_BYTES];
     struct sl_err err;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     pthread_mutex_lock(&w->lock);
-    m = w->told;
+    m = w->wanted_model;
     pthread_mutex_unlock(&w->lock);
     if (!w->config.model || memcmp(&w->files, &m, sizeof m) != 0)
-        st = fetch_headers(w, &m, &err);
-    if (st == SL_OK)
-        st = sl_worker_offer(&w->config, m.content, &w->offer, &err);
+        status = fetch_headers(w, &m, &err);
+    if (status == SL_OK)
+        status = sl_worker_offer(&w->config, m.content, &w->offer, &err);
+    w->config.engine.devices_logged |= status == SL_OK;
     pthread_mutex_lock(&w->lock);
     w->wants_offer = false;
-    if (st == SL_OK) {
+    if (status == SL_OK) {
         send_frame(w->link, SL_FRAME_OFFER, 0, bytes, sl_setup_put_offer(&w->offer, bytes));
     } else if (!w->gone) {
         sl_error("%s", err.text);
-        refuse(w->link, st, err.text);
+        note_useless(w, status, &err);
+        refuse(w->link, status, err.text);
         w->gone = true;
     }
     pthread_mutex_unlock(&w->lock);
-    if (st != SL_OK)
+    if (status != SL_OK)
         forget_model(w);
 }
 
@@ -408,6 +458,8 @@ static enum sl_status start_servers(struct sl_worker *w, struct sl_err *err) {
     }
     if (sl_link_set_max_payload(w->link, most, sl_link_queue_bytes(n_most, most)) != SL_OK)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for messages of %zu bytes", most);
+    bool spare = sl_cpus_spare(sl_worker_busy_cpus(w->stages), sl_worker_n_stages(w->stages));
+    sl_link_look_out(w->link, spare);
     for (uint32_t i = 0; i < sl_worker_n_stages(w->stages); i++) {
         struct port *p = &w->ports[i];
         struct sl_stage_server *server = NULL;
@@ -417,7 +469,7 @@ static enum sl_status start_servers(struct sl_worker *w, struct sl_err *err) {
         p->w = w;
         p->at = i;
         SL_TRY(sl_stage_server_create(sl_worker_limits(w->stages, i), sl_worker_stage(w->stages, i),
-                                      &p->carrier, &server, err));
+                                      &p->carrier, spare, &server, err));
         pthread_mutex_lock(&w->lock);
         p->server = server;
         pthread_mutex_unlock(&w->lock);
@@ -453,29 +505,31 @@ static void do_load(struct sl_worker *w) {
     pthread_mutex_lock(&w->lock);
     m = w->asked;
     pthread_mutex_unlock(&w->lock);
-    enum sl_status st = load(w, &m, &err);
-    if (st == SL_OK)
-        st = start_servers(w, &err);
+    enum sl_status status = load(w, &m, &err);
+    if (status == SL_OK)
+        status = start_servers(w, &err);
     pthread_mutex_lock(&w->lock);
     w->wants_load = false;
-    w->serves = st == SL_OK;
-    if (st == SL_OK) {
+    w->serves = status == SL_OK;
+    if (status == SL_OK) {
         sl_worker_ready(w->stages, &ready);
         const struct sl_bytes_part part = {bytes, sl_setup_put_ready(&ready, bytes)};
         if (sl_link_send(w->link, SL_FRAME_READY, 0, &part, 1) == SL_AGAIN)
             give_up(w, "that the layers are there,", part.n);
         else
             sl_info("serving %s", w->who);
+        w->broke_down = false;
     } else if (!w->gone) {
         sl_error("%s", err.text);
-        refuse(w->link, st, err.text);
+        note_useless(w, status, &err);
+        refuse(w->link, status, err.text);
         w->gone = true;
     }
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Ends with the coordinator that there is, so that another may come. */
-static void part(struct sl_worker *w) {
+/* Disconnects the current coordinator, so that another may connect. */
+static void disconnect(struct sl_worker *w) {
     struct sl_link *l = w->link;
     pthread_mutex_lock(&w->lock);
     bool served = w->serves;
@@ -486,28 +540,31 @@ static void part(struct sl_worker *w) {
         if (w->ports[i].server)
             sl_stage_server_forget(w->ports[i].server);
     sl_link_close(l, LINGER_NS);
+    close_broken(w);
     pthread_mutex_lock(&w->lock);
     w->link = NULL;
-    w->wants_offer = w->wants_load = false; /* of somebody who has asked and gone */
+    w->wants_offer = w->wants_load = false; /* the one that made them has gone */
     w->gone = w->parting = false;
     pthread_mutex_unlock(&w->lock);
-    if (served && !*w->config.stop) /* of somebody who only lied there is a line already */
+    if (served && !*w->config.stop) /* a peer that failed to prove itself has been logged already */
         sl_info("waiting for a coordinator");
 }
 
 static void serve(struct sl_worker *w) {
-    while (!*w->config.stop) {
+    for (bool useless = false; !*w->config.stop && !useless;) {
         pthread_mutex_lock(&w->lock);
         while (!w->gone && !w->wants_offer && !w->wants_load && !*w->config.stop)
             sl_cond_wait_until(&w->changed, &w->lock, sl_now_ns() + LOOK_NS);
         bool gone = w->gone, wants_offer = w->wants_offer, wants_load = w->wants_load;
         pthread_mutex_unlock(&w->lock);
-        if (gone)
-            part(w);
-        else if (wants_offer)
+        if (gone) {
+            disconnect(w);
+            useless = w->useless != SL_OK;
+        } else if (wants_offer) {
             do_offer(w);
-        else if (wants_load)
+        } else if (wants_load) {
             do_load(w);
+        }
     }
 }
 
@@ -527,14 +584,15 @@ enum sl_status sl_worker_create(const struct sl_worker_config *config,
     pthread_mutex_init(&w->lock, NULL);
     sl_cond_init(&w->changed);
     uint64_t content = 0;
-    enum sl_status st = config->model ? sl_model_content(config->model, &content, err) : SL_OK;
-    if (st == SL_OK && config->model)
-        st = sl_worker_offer(config, content, &w->offer, err);
-    if (st != SL_OK)
+    enum sl_status status = config->model ? sl_model_content(config->model, &content, err) : SL_OK;
+    if (status == SL_OK && config->model)
+        status = sl_worker_offer(config, content, &w->offer, err);
+    w->config.engine.devices_logged = status == SL_OK && config->model;
+    if (status != SL_OK)
         sl_worker_destroy(&w);
     else
         *out_worker = w;
-    return st;
+    return status;
 }
 
 enum sl_status sl_worker_run(struct sl_worker *w, struct sl_err *err) {
@@ -558,8 +616,10 @@ enum sl_status sl_worker_run(struct sl_worker *w, struct sl_err *err) {
     w->listens = false;
     pthread_mutex_unlock(&w->lock);
     if (w->link)
-        part(w);
-    return SL_OK;
+        disconnect(w);
+    if (w->useless != SL_OK)
+        *err = w->useless_why;
+    return w->useless;
 }
 
 void sl_worker_destroy(struct sl_worker **pw) {

@@ -1,4 +1,4 @@
-/* A worker: loads stages for a coordinator and does what it asks of them.
+/* A worker: loads stages for a coordinator and runs them at its request.
  *
  * One coordinator at a time. When it goes, its sessions are forgotten, and what was loaded stays
  * for the next one: if that asks for the same, it starts at once. */
@@ -28,19 +28,21 @@ struct sl_worker_config {
      * rest is the coordinator's to say. */
     struct sl_engine_config engine;
     double disk_bytes_per_s, ram_bytes_per_s; /* 0: not known */
-    /* Measures a discrete device's memory and its link, 0 where that fails. NULL: not known. */
+    /* Measures the rates of a discrete device's memory and of its link, 0 where that fails. NULL:
+     * they stay unknown. */
     void (*measure)(const char *id, double *out_memory_bytes_per_s, double *out_link_bytes_per_s);
     const atomic_bool *stop; /* looked at several times a second */
-    /* The worker listens, at this address. NULL: nobody wants to know. */
+    /* Called when the worker listens, with its address. NULL: not called. */
     void (*listening)(void *ctx, const char *address);
     void *ctx;
 };
 
-/* Opens the devices for a moment, to learn what there is to offer. SL_ERR_CONFIG: a device or a
- * budget that cannot be. config is copied; what it points to is borrowed until destroy. */
+/* Opens the devices briefly, to learn what there is to offer. SL_ERR_CONFIG: a device or a budget
+ * that cannot be used. config is copied; what it points to is borrowed until destroy. */
 enum sl_status sl_worker_create(const struct sl_worker_config *config,
                                 struct sl_worker **out_worker, struct sl_err *err) SL_MUST_CHECK;
-/* Listens, and serves until *stop. SL_ERR_CONFIG: an address that cannot be. */
+/* Listens, and serves until *stop. SL_ERR_CONFIG: an address that cannot be used. Another error: a
+ * device was lost and cannot be opened again in this process. */
 enum sl_status sl_worker_run(struct sl_worker *w, struct sl_err *err) SL_MUST_CHECK;
 void sl_worker_destroy(struct sl_worker **w);
 
@@ -67,7 +69,7 @@ struct sl_worker_look {
     uint64_t n_coordinators;          /* that have connected, one after the other */
     uint64_t done_bytes, total_bytes; /* of loading; 0, 0: it has not begun */
     struct sl_link_stats link;        /* to the coordinator; zero without one */
-    uint32_t n_stages;                /* that are loaded, whether somebody uses them or not */
+    uint32_t n_stages;                /* loaded stages, whether a coordinator uses them or not */
     struct sl_worker_stage_look stages[SL_MAX_STAGES];
 };
 /* What it does now. Any thread, between create and destroy. */

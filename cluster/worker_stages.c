@@ -99,6 +99,9 @@ enum sl_status sl_worker_offer(const struct sl_worker_config *config, uint64_t c
         d->vram_bytes = planned.vram_each[i];
         d->memory_bytes_per_s = (double)caps->memory_bytes_per_s;
         d->n_threads = caps->kind == SL_DEVICE_HOST ? planned.n_threads : 0;
+        d->max_alloc_bytes = caps->max_alloc_bytes;
+        d->held_bytes = caps->held_bytes;
+        d->lacks_ops = caps->lacks_ops;
     }
     close_devices(dev, n);
     for (uint32_t i = 0; i < n && config->measure; i++)
@@ -110,16 +113,32 @@ enum sl_status sl_worker_offer(const struct sl_worker_config *config, uint64_t c
 
 /* ---- what was asked for ---- */
 
-/* What leads into arrays, and what the plan does not check by itself. */
+/* Checks what becomes an index into arrays, and what the plan does not check by itself. */
+static enum sl_status check_numbers(const struct sl_setup_load *m, struct sl_err *err) {
+    if (m->kv_dtype >= SL_DTYPE_COUNT)
+        return sl_fail(err, SL_ERR_PROTOCOL, "KV type %u: this worker knows none of that number",
+                       m->kv_dtype);
+    if (m->experts > SL_EXPERTS_STREAMED)
+        return sl_fail(err, SL_ERR_PROTOCOL,
+                       "a place of experts of number %u: this worker knows none", m->experts);
+    if (m->tables > SL_TABLES_STREAMED)
+        return sl_fail(err, SL_ERR_PROTOCOL,
+                       "a place of tables of number %u: this worker knows none", m->tables);
+    if (!m->ctx_tokens || !m->parallel || !m->batch_tokens || !m->queue_max)
+        return sl_fail(err, SL_ERR_PROTOCOL,
+                       "a context of %u tokens, %u sessions, batches of %u rows, a queue of %u "
+                       "requests: each must be at least 1",
+                       m->ctx_tokens, m->parallel, m->batch_tokens, m->queue_max);
+    return SL_OK;
+}
+
 static enum sl_status check_load(const struct sl_worker_config *config,
                                  const struct sl_setup_offer *offer, const struct sl_setup_load *m,
                                  struct sl_err *err) {
     const struct sl_hparams *hp = &config->model->hp;
     uint64_t ram = 0;
     bool taken[SL_MAX_STAGES] = {0};
-    bool sound = m->n_of_worker && m->n_stages > 1 && m->n_stages <= SL_MAX_STAGES &&
-                 m->kv_dtype < SL_DTYPE_COUNT && m->experts <= SL_EXPERTS_STREAMED &&
-                 m->ctx_tokens && m->parallel && m->batch_tokens && m->queue_max;
+    bool sound = m->n_of_worker && m->n_stages > 1 && m->n_stages <= SL_MAX_STAGES;
     for (uint32_t i = 0; sound && i < m->n_of_worker; i++) {
         const struct sl_setup_stage *s = &m->of_worker[i];
         sound = s->stage && s->stage < m->n_stages && s->device < offer->n_devices &&
@@ -132,6 +151,7 @@ static enum sl_status check_load(const struct sl_worker_config *config,
     if (m->content != offer->content || m->n_layer != hp->n_layer)
         return sl_fail(err, SL_ERR_CONFIG, "the model here is '%s', another than the coordinator's",
                        offer->model);
+    SL_TRY(check_numbers(m, err));
     if (sound && m->n_of_worker > 1 && ram > offer->ram_bytes)
         return sl_fail(
             err, SL_ERR_CONFIG,
@@ -139,8 +159,10 @@ static enum sl_status check_load(const struct sl_worker_config *config,
             m->n_of_worker, (double)ram / 0x1p20, (double)offer->ram_bytes / 0x1p20);
     return sound ? SL_OK
                  : sl_fail(err, SL_ERR_PROTOCOL,
-                           "layers, devices or budgets that cannot be asked "
-                           "for here");
+                           "%u of %u stages that cannot be asked for here: of a model of %u "
+                           "layers, on %u device%s, a stage each, none of them the first",
+                           m->n_of_worker, m->n_stages, hp->n_layer, offer->n_devices,
+                           offer->n_devices == 1 ? "" : "s");
 }
 
 static struct sl_engine_config config_of(const struct sl_engine_config *own,
@@ -154,10 +176,12 @@ static struct sl_engine_config config_of(const struct sl_engine_config *own,
     c.cache_ram_bytes = m->cache_ram_bytes;
     c.kv_dtype = (enum sl_dtype)m->kv_dtype;
     c.experts = (enum sl_experts_where)m->experts;
+    c.tables = (enum sl_tables_where)m->tables;
+    c.table_cache_bytes = m->table_cache_bytes;
     c.no_overflow = m->no_overflow;
     c.no_lookahead = m->no_lookahead;
     c.no_warm_up = m->no_warm_up;
-    /* A worker's only stage may have all that the worker may take. */
+    /* If a worker has one stage, that stage may use the worker's whole budget. */
     c.ram_bytes = m->n_of_worker == 1 ? own->ram_bytes : s->ram_bytes;
     c.pinned_bytes = m->n_of_worker == 1 ? own->pinned_bytes : s->pinned_bytes;
     c.vram_bytes = own->vram_each[s->device];
@@ -192,10 +216,10 @@ static enum sl_status plan(const struct sl_worker_config *config,
     SL_TRY(sl_model_slice(config->model, s->first_layer, s->n_layer, &out->plan.model, err));
     out->sliced = true;
     sl_model_slice_drop_input(&out->plan.model); /* a worker's stage is never the first */
-    enum sl_status st = sl_memory_plan_make_stage(&out->plan.model, &place, &c, dev[s->device],
-                                                  &out->plan.plan, &why);
-    if (st != SL_OK)
-        return sl_fail(err, st, "layers %u to %u of %u, on %.40s: %.300s", s->first_layer,
+    enum sl_status status = sl_memory_plan_make_stage(&out->plan.model, &place, &c, dev[s->device],
+                                                      &out->plan.plan, &why);
+    if (status != SL_OK)
+        return sl_fail(err, status, "layers %u to %u of %u, on %.40s: %.300s", s->first_layer,
                        s->first_layer + s->n_layer - 1, m->n_layer, dev[s->device]->caps.name,
                        why.text);
     return agree(&out->plan.plan, m, err);
@@ -233,24 +257,24 @@ enum sl_status sl_worker_stages_open(const struct sl_worker_config *config,
     struct sl_worker_stages *w = calloc(1, sizeof *w);
     if (!w)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for stages");
-    enum sl_status st = open_devices(config, dev, &own, &n_dev, err);
-    if (st == SL_OK && n_dev != offer->n_devices)
-        st = sl_fail(err, SL_ERR_CONFIG, "%u devices are there now, %u were offered", n_dev,
-                     offer->n_devices);
-    for (uint32_t i = 0; st == SL_OK && i < load->n_of_worker; i++)
-        st = plan(config, &own, load, &load->of_worker[i], dev, n_dev, &w->at[i], err);
-    for (uint32_t i = 0; st == SL_OK && i < load->n_of_worker; i++) {
+    enum sl_status status = open_devices(config, dev, &own, &n_dev, err);
+    if (status == SL_OK && n_dev != offer->n_devices)
+        status = sl_fail(err, SL_ERR_CONFIG, "%u devices are there now, %u were offered", n_dev,
+                         offer->n_devices);
+    for (uint32_t i = 0; status == SL_OK && i < load->n_of_worker; i++)
+        status = plan(config, &own, load, &load->of_worker[i], dev, n_dev, &w->at[i], err);
+    for (uint32_t i = 0; status == SL_OK && i < load->n_of_worker; i++) {
         w->n = i + 1;
-        st = open_stage(&w->at[i], &load->of_worker[i], load->n_stages,
-                        &dev[load->of_worker[i].device], progress, err);
+        status = open_stage(&w->at[i], &load->of_worker[i], load->n_stages,
+                            &dev[load->of_worker[i].device], progress, err);
     }
     w->n = load->n_of_worker;
     close_devices(dev, n_dev);
-    if (st != SL_OK)
+    if (status != SL_OK)
         sl_worker_stages_close(&w);
     else
         *out_stages = w;
-    return st;
+    return status;
 }
 
 void sl_worker_stages_close(struct sl_worker_stages **pw) {
@@ -275,6 +299,13 @@ void sl_worker_stages_close(struct sl_worker_stages **pw) {
 
 uint32_t sl_worker_n_stages(const struct sl_worker_stages *s) {
     return s->n;
+}
+
+uint32_t sl_worker_busy_cpus(const struct sl_worker_stages *s) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        n += sl_plan_busy_cpus(&s->at[i].plan.plan);
+    return n;
 }
 
 struct sl_stage *sl_worker_stage(struct sl_worker_stages *s, uint32_t i) {
@@ -305,6 +336,8 @@ void sl_worker_ready(const struct sl_worker_stages *s, struct sl_setup_ready *ou
         const struct sl_stage_hello *h = &s->at[i].hello;
         out->stages[i] = (struct sl_setup_hello_of_stage){
             .rows_alike = h->rows_alike,
+            .loses_none = h->loses_none,
+            .begins_ahead = h->begins_ahead,
             .arithmetic_lo = h->arithmetic.lo,
             .arithmetic_hi = h->arithmetic.hi,
             .first_layer = h->first_layer,

@@ -13,8 +13,8 @@ struct sl_worker_stages;
 enum sl_status sl_worker_offer(const struct sl_worker_config *config, uint64_t content,
                                struct sl_setup_offer *out_offer, struct sl_err *err) SL_MUST_CHECK;
 
-/* Plans and loads. SL_ERR_CONFIG: it is not the same model, does not fit, or cannot be, with what
- * would do; SL_ERR_CANCELED: progress said so. offer: as it was sent. */
+/* Plans and loads. SL_ERR_CONFIG: it is not the same model, does not fit (the text says what
+ * would), or is invalid; SL_ERR_CANCELED: progress asked for it. offer: as it was sent. */
 enum sl_status sl_worker_stages_open(const struct sl_worker_config *config,
                                      const struct sl_setup_offer *offer,
                                      const struct sl_setup_load *load, struct sl_progress *progress,
@@ -23,6 +23,8 @@ enum sl_status sl_worker_stages_open(const struct sl_worker_config *config,
 void sl_worker_stages_close(struct sl_worker_stages **s);
 
 uint32_t sl_worker_n_stages(const struct sl_worker_stages *s);
+/* CPUs that computing takes. */
+uint32_t sl_worker_busy_cpus(const struct sl_worker_stages *s);
 struct sl_stage *sl_worker_stage(struct sl_worker_stages *s, uint32_t i);
 const struct sl_message_limits *sl_worker_limits(const struct sl_worker_stages *s, uint32_t i);
 /* Any thread, while the stages are open. */

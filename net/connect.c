@@ -70,32 +70,32 @@ static enum sl_status connect_one(const struct attempt *a, const struct sl_net_a
     if (fd < 0)
         return sl_fail(err, SL_ERR_PEER_LOST, "no socket for %s: %s", a->address, strerror(errno));
     sl_net_no_delay(fd, to);
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     if (connect(fd, &to->any, to->n) != 0) {
         failed = errno;
         if (failed == EINPROGRESS) {
             socklen_t n = sizeof failed;
-            st = await(a, fd, POLLOUT, err);
-            if (st == SL_OK)
+            status = await(a, fd, POLLOUT, err);
+            if (status == SL_OK)
                 (void)!getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &n);
         }
     }
-    if (st == SL_OK && failed)
-        st = sl_fail(err, SL_ERR_PEER_LOST, "%s: %s", a->address, strerror(failed));
-    if (st != SL_OK)
+    if (status == SL_OK && failed)
+        status = sl_fail(err, SL_ERR_PEER_LOST, "%s: %s", a->address, strerror(failed));
+    if (status != SL_OK)
         close(fd);
     else
         *out_fd = fd;
-    return st;
+    return status;
 }
 
 static enum sl_status shake(const struct attempt *a, struct sl_transport *t, struct sl_err *err) {
     struct sl_err why;
     short events;
-    enum sl_status st;
-    while ((st = sl_transport_shake(t, &events, &why)) == SL_AGAIN)
+    enum sl_status status;
+    while ((status = sl_transport_shake(t, &events, &why)) == SL_AGAIN)
         SL_TRY(await(a, sl_transport_fd(t), events, err));
-    return st == SL_OK ? SL_OK : sl_fail(err, st, "%s: %s", a->address, why.text);
+    return status == SL_OK ? SL_OK : sl_fail(err, status, "%s: %s", a->address, why.text);
 }
 
 enum sl_status sl_link_connect(const char *address, const struct sl_link_config *config,
@@ -107,21 +107,21 @@ enum sl_status sl_link_connect(const char *address, const struct sl_link_config 
     size_t n = 0, i = 0;
     int fd = -1;
     SL_TRY(sl_net_resolve(address, false, to, &n, err));
-    enum sl_status st = sl_fail(err, SL_ERR_PEER_LOST, "%s has no address", address);
+    enum sl_status status = sl_fail(err, SL_ERR_PEER_LOST, "%s has no address", address);
     for (i = 0; i < n; i++) {
         if (!config->key && !sl_net_is_local(&to[i]))
             return refuse_plain(address, err);
-        st = connect_one(&a, &to[i], &fd, err);
-        if (st != SL_ERR_PEER_LOST)
+        status = connect_one(&a, &to[i], &fd, err);
+        if (status != SL_ERR_PEER_LOST)
             break;
     }
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     SL_TRY(sl_transport_create(fd, config->key, false, &t, err));
-    st = shake(&a, t, err);
-    if (st != SL_OK) {
+    status = shake(&a, t, err);
+    if (status != SL_OK) {
         sl_transport_close(&t);
-        return st;
+        return status;
     }
     SL_TRY(sl_link_create(t, &to[i], config, out, err));
     sl_link_own(*out, owner);
@@ -188,10 +188,10 @@ static struct unproven *place(struct sl_listener *l) {
 static void go_on(struct sl_listener *l, struct unproven *u) {
     struct sl_link *link;
     struct sl_err why;
-    enum sl_status st = sl_transport_shake(u->transport, &u->events, &why);
-    if (st == SL_AGAIN)
+    enum sl_status status = sl_transport_shake(u->transport, &u->events, &why);
+    if (status == SL_AGAIN)
         return;
-    if (st != SL_OK) {
+    if (status != SL_OK) {
         drop(l, u, why.text);
         return;
     }
@@ -304,17 +304,17 @@ enum sl_status sl_listener_open(const char *address, const struct sl_link_config
     l->fd = -1;
     atomic_init(&l->closing, false);
     l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    enum sl_status st = l->wake < 0 ? sl_fail(err, SL_ERR_NOMEM, "no memory for a listener")
-                                    : bind_to(l, address, err);
-    if (st == SL_OK && pthread_create(&l->thread, NULL, listener_main, l) != 0)
-        st = sl_fail(err, SL_ERR_NOMEM, "the listener's thread could not be started");
-    if (st != SL_OK) {
+    enum sl_status status = l->wake < 0 ? sl_fail(err, SL_ERR_NOMEM, "no memory for a listener")
+                                        : bind_to(l, address, err);
+    if (status == SL_OK && pthread_create(&l->thread, NULL, listener_main, l) != 0)
+        status = sl_fail(err, SL_ERR_NOMEM, "the listener's thread could not be started");
+    if (status != SL_OK) {
         if (l->fd >= 0)
             close(l->fd);
         if (l->wake >= 0)
             close(l->wake);
         free(l);
-        return st;
+        return status;
     }
     pthread_setname_np(l->thread, "sl-listener");
     *out = l;

@@ -86,9 +86,9 @@ enum sl_status sl_net_key_read(const char *path, struct sl_net_key **out_key, st
                        strerror(failed));
     text[n] = 0;
     snprintf(source, sizeof source, "the key file '%.100s'", path);
-    enum sl_status st = sl_net_key_parse(text, source, out_key, err);
+    enum sl_status status = sl_net_key_parse(text, source, out_key, err);
     explicit_bzero(text, sizeof text);
-    return st;
+    return status;
 }
 
 void sl_net_key_free(struct sl_net_key **key) {

@@ -2,6 +2,7 @@
 
 #include "common/bytes.h"
 #include "common/clock.h"
+#include "common/cpus.h"
 #include "net/frame.h"
 
 #include <errno.h>
@@ -32,7 +33,8 @@ struct sl_link {
     int wake; /* an eventfd: the thread is to look */
     pthread_t thread;
     bool started;
-    atomic_bool closing;
+    atomic_bool closing, looks_out;
+    _Atomic uint64_t busy_ns; /* when a frame of the owner's was sent or came last */
 
     pthread_mutex_t send_lock;
     /* Under it. */
@@ -85,12 +87,12 @@ static enum sl_status flush(struct sl_link *l) {
     struct queue *q = &l->queue;
     while (l->broken == SL_OK && n_waiting(q)) {
         size_t n = 0;
-        enum sl_status st =
+        enum sl_status status =
             sl_transport_write(l->transport, q->bytes + q->begin, n_waiting(q), &n, &l->why);
-        if (st == SL_AGAIN)
+        if (status == SL_AGAIN)
             return SL_OK;
-        if (st != SL_OK)
-            return l->broken = st;
+        if (status != SL_OK)
+            return l->broken = status;
         q->begin += n;
         atomic_fetch_add_explicit(&l->sent_bytes, n, memory_order_relaxed);
         l->sent_ns = sl_now_ns();
@@ -105,41 +107,53 @@ static void poke(struct sl_link *l) {
     (void)!write(l->wake, &one, sizeof one);
 }
 
-enum sl_status sl_link_send(struct sl_link *l, uint16_t type, uint32_t epoch,
-                            const struct sl_bytes_part *parts, size_t n_parts) {
+static enum sl_status send_frame(struct sl_link *l, uint16_t type, uint32_t epoch,
+                                 const struct sl_bytes_part *parts, size_t n_parts) {
     uint8_t head_bytes[SL_FRAME_HEAD_BYTES];
     struct sl_frame_head head = {.type = type, .epoch = epoch};
     for (size_t i = 0; i < n_parts; i++)
         head.n_bytes += parts[i].n;
     pthread_mutex_lock(&l->send_lock);
-    enum sl_status st = l->broken;
-    if (st == SL_OK && !make_room(&l->queue, sizeof head_bytes + head.n_bytes)) {
-        st = flush(l); /* the link's own thread may be busy with its owner */
-        if (st == SL_OK && !make_room(&l->queue, sizeof head_bytes + head.n_bytes))
-            st = SL_AGAIN;
+    enum sl_status status = l->broken;
+    if (status == SL_OK && !make_room(&l->queue, sizeof head_bytes + head.n_bytes)) {
+        status = flush(l); /* the link's own thread may be busy with its owner */
+        if (status == SL_OK && !make_room(&l->queue, sizeof head_bytes + head.n_bytes))
+            status = SL_AGAIN;
     }
     bool left = false;
-    if (st == SL_OK) {
+    if (status == SL_OK) {
         head.seqno = ++l->sent_seqno;
         sl_frame_put_head(&head, head_bytes);
         append(&l->queue, head_bytes, sizeof head_bytes);
         for (size_t i = 0; i < n_parts; i++)
             append(&l->queue, parts[i].bytes, parts[i].n);
         atomic_fetch_add_explicit(&l->sent_frames, 1, memory_order_relaxed);
-        st = flush(l);
-        left = st != SL_OK || n_waiting(&l->queue);
+        status = flush(l);
+        left = status != SL_OK || n_waiting(&l->queue);
     }
     pthread_mutex_unlock(&l->send_lock);
     if (left)
         poke(l);
-    return st;
+    return status;
+}
+
+/* The owner is at work: the peer's answer may come soon. */
+static void is_busy(struct sl_link *l) {
+    if (atomic_load_explicit(&l->looks_out, memory_order_relaxed))
+        atomic_store_explicit(&l->busy_ns, sl_now_ns(), memory_order_relaxed);
+}
+
+enum sl_status sl_link_send(struct sl_link *l, uint16_t type, uint32_t epoch,
+                            const struct sl_bytes_part *parts, size_t n_parts) {
+    is_busy(l);
+    return send_frame(l, type, epoch, parts, n_parts);
 }
 
 /* ---- what links say by themselves ---- */
 
 static void send_own(struct sl_link *l, uint16_t type, const uint8_t *bytes, size_t n) {
     const struct sl_bytes_part part = {bytes, n};
-    (void)!sl_link_send(l, type, 0, &part, 1); /* a full queue is as good as a heartbeat */
+    (void)!send_frame(l, type, 0, &part, 1); /* a full queue is as good as a heartbeat */
 }
 
 static void send_heartbeat(struct sl_link *l, uint64_t now) {
@@ -183,6 +197,7 @@ static enum sl_status pass_on(struct sl_link *l, struct sl_err *err) {
         return answer_heartbeat(l, &f, err);
     if (f.type == SL_FRAME_HEARTBEAT_ANSWER)
         return take_round_trip(l, &f, err);
+    is_busy(l);
     return l->owner->received(l->owner, l, &f, err);
 }
 
@@ -212,13 +227,24 @@ static enum sl_status receive(struct sl_link *l, struct sl_err *err) {
 
 /* All that is there now. */
 static enum sl_status receive_all(struct sl_link *l, struct sl_err *err) {
-    enum sl_status st = SL_OK;
-    while (st == SL_OK && !atomic_load(&l->closing)) {
+    enum sl_status status = SL_OK;
+    while (status == SL_OK && !atomic_load(&l->closing)) {
         pthread_mutex_lock(&l->receive_lock);
-        st = receive(l, err);
+        status = receive(l, err);
         pthread_mutex_unlock(&l->receive_lock);
     }
-    return st == SL_AGAIN ? SL_OK : st;
+    return status == SL_AGAIN ? SL_OK : status;
+}
+
+/* True: there is something to do. What others queue meanwhile pokes. */
+static bool look_out(struct sl_link *l, struct pollfd *fds, nfds_t n) {
+    while (atomic_load_explicit(&l->looks_out, memory_order_relaxed) &&
+           sl_now_ns() - atomic_load_explicit(&l->busy_ns, memory_order_relaxed) < SL_LOOK_OUT_NS) {
+        if (poll(fds, n, 0) > 0)
+            return true;
+        sl_cpu_relax();
+    }
+    return false;
 }
 
 /* Waits for something to do. */
@@ -231,7 +257,8 @@ static void wait_for_work(struct sl_link *l, uint64_t until_ns) {
     uint64_t now = sl_now_ns();
     int ms = until_ns > now ? (int)((until_ns - now) / 1000000u) + 1 : 0;
     uint64_t count;
-    if (!sl_transport_has_more(l->transport) && poll(fds, 2, ms) > 0 && fds[1].revents)
+    if (!sl_transport_has_more(l->transport) && (look_out(l, fds, 2) || poll(fds, 2, ms) > 0) &&
+        fds[1].revents)
         (void)!read(l->wake, &count, sizeof count);
 }
 
@@ -251,14 +278,14 @@ static enum sl_status keep_alive(struct sl_link *l, uint64_t *out_until_ns, stru
 
 static enum sl_status write_rest(struct sl_link *l, struct sl_err *err) {
     pthread_mutex_lock(&l->send_lock);
-    enum sl_status st = flush(l);
-    if (st != SL_OK)
+    enum sl_status status = flush(l);
+    if (status != SL_OK)
         *err = l->why;
     pthread_mutex_unlock(&l->send_lock);
-    return st;
+    return status;
 }
 
-static void break_off(struct sl_link *l, enum sl_status st, const struct sl_err *why) {
+static void break_off(struct sl_link *l, enum sl_status status, const struct sl_err *why) {
     pthread_mutex_lock(&l->send_lock);
     if (l->broken == SL_OK) {
         l->broken = SL_ERR_PEER_LOST;
@@ -266,26 +293,26 @@ static void break_off(struct sl_link *l, enum sl_status st, const struct sl_err 
     }
     pthread_mutex_unlock(&l->send_lock);
     if (!atomic_load(&l->closing))
-        l->owner->lost(l->owner, l, st, why);
+        l->owner->lost(l->owner, l, status, why);
 }
 
 static void *link_main(void *arg) {
     struct sl_link *l = arg;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     struct sl_err why = {{0}};
     uint64_t until_ns = 0;
     l->received_ns = sl_now_ns();
-    while (st == SL_OK && !atomic_load(&l->closing)) {
-        st = receive_all(l, &why);
-        if (st == SL_OK)
-            st = write_rest(l, &why);
-        if (st == SL_OK)
-            st = keep_alive(l, &until_ns, &why);
-        if (st == SL_OK)
+    while (status == SL_OK && !atomic_load(&l->closing)) {
+        status = receive_all(l, &why);
+        if (status == SL_OK)
+            status = write_rest(l, &why);
+        if (status == SL_OK)
+            status = keep_alive(l, &until_ns, &why);
+        if (status == SL_OK)
             wait_for_work(l, until_ns);
     }
-    if (st != SL_OK)
-        break_off(l, st, &why);
+    if (status != SL_OK)
+        break_off(l, status, &why);
     return NULL;
 }
 
@@ -308,13 +335,13 @@ enum sl_status sl_link_set_max_payload(struct sl_link *l, size_t max_payload_byt
                                        size_t queue_bytes) {
     size_t queue = queue_bytes > MIN_QUEUE_BYTES ? queue_bytes : MIN_QUEUE_BYTES;
     pthread_mutex_lock(&l->receive_lock);
-    enum sl_status st = grow(&l->payload, &l->max_payload, max_payload_bytes + 1);
+    enum sl_status status = grow(&l->payload, &l->max_payload, max_payload_bytes + 1);
     pthread_mutex_unlock(&l->receive_lock);
     pthread_mutex_lock(&l->send_lock);
-    if (st == SL_OK)
-        st = grow(&l->queue.bytes, &l->queue.cap, queue);
+    if (status == SL_OK)
+        status = grow(&l->queue.bytes, &l->queue.cap, queue);
     pthread_mutex_unlock(&l->send_lock);
-    return st;
+    return status;
 }
 
 enum sl_status sl_link_create(struct sl_transport *t, const struct sl_net_address *peer,
@@ -336,12 +363,14 @@ enum sl_status sl_link_create(struct sl_transport *t, const struct sl_net_addres
     pthread_mutex_init(&l->receive_lock, &recursive);
     pthread_mutexattr_destroy(&recursive);
     atomic_init(&l->closing, false);
+    atomic_init(&l->looks_out, false);
     l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    enum sl_status st = sl_link_set_max_payload(l, config->max_payload_bytes, config->queue_bytes);
-    if (st != SL_OK || l->wake < 0) {
-        st = sl_fail(err, SL_ERR_NOMEM, "no memory for a link");
+    enum sl_status status =
+        sl_link_set_max_payload(l, config->max_payload_bytes, config->queue_bytes);
+    if (status != SL_OK || l->wake < 0) {
+        status = sl_fail(err, SL_ERR_NOMEM, "no memory for a link");
         sl_link_close(l, 0);
-        return st;
+        return status;
     }
     *out = l;
     return SL_OK;
@@ -358,6 +387,10 @@ enum sl_status sl_link_start(struct sl_link *l, struct sl_err *err) {
     pthread_setname_np(l->thread, "sl-link");
     l->started = true;
     return SL_OK;
+}
+
+void sl_link_look_out(struct sl_link *l, bool looks_out) {
+    atomic_store_explicit(&l->looks_out, looks_out, memory_order_relaxed);
 }
 
 struct sl_link_stats sl_link_stats(struct sl_link *l) {

@@ -83,6 +83,9 @@ enum sl_status sl_link_send(struct sl_link *l, uint16_t type, uint32_t epoch,
  * agreed on the shapes that they exchange); never less than before. Any thread. */
 enum sl_status sl_link_set_max_payload(struct sl_link *l, size_t max_payload_bytes,
                                        size_t queue_bytes) SL_MUST_CHECK;
+/* From now on the link's thread looks for what comes next for a moment before it sleeps
+ * (SL_LOOK_OUT_NS), while others are at work: where there are CPUs to spare. Any thread. */
+void sl_link_look_out(struct sl_link *l, bool looks_out);
 struct sl_link_stats sl_link_stats(struct sl_link *l);
 /* "10.0.0.7:51234", "unix"; for logs. */
 const char *sl_link_peer(const struct sl_link *l);

@@ -18,6 +18,19 @@
 /* Keys have no names: there is one. */
 #define IDENTITY "sluice"
 
+/* Records go to the socket, and come from it, several at a time: a call of the kernel for each, and
+ * one more for its head, took as long as their encryption. */
+#define RECORD_BYTES 16384u
+#define RECORDS      4u
+#define MORE_BYTES                                                                                 \
+    1024u /* heads and tags of those; alerts and new keys, which are sent at any time */
+
+/* Encrypted bytes. */
+struct buffer {
+    size_t first, end;
+    uint8_t bytes[RECORDS * RECORD_BYTES + MORE_BYTES];
+};
+
 struct sl_transport {
     int fd;
     gnutls_session_t tls; /* NULL: plain */
@@ -27,7 +40,9 @@ struct sl_transport {
     /* Reading may have to write (an update of keys), so the session is one thread's at a time; its
      * calls do not block. */
     pthread_mutex_t lock;
-    size_t pending; /* bytes that a write was begun with */
+    struct buffer *in,
+        *out;     /* with TLS, once the peer has proven itself: before that it costs less */
+    size_t taken; /* bytes of the write that goes on, which are in out */
 };
 
 static enum sl_status lost(const char *what, int error, struct sl_err *err) {
@@ -68,6 +83,66 @@ static int give_credentials(struct sl_transport *t, bool listens) {
     return rc == GNUTLS_E_SUCCESS ? gnutls_credentials_set(t->tls, GNUTLS_CRD_PSK, t->client) : rc;
 }
 
+/* ---- the socket, as GnuTLS uses it ---- */
+
+static ssize_t pull(gnutls_transport_ptr_t ptr, void *to, size_t room) {
+    struct sl_transport *t = ptr;
+    struct buffer *b = t->in;
+    ssize_t n = 0;
+    if (!b || b->first == b->end) {
+        n = b ? recv(t->fd, b->bytes, sizeof b->bytes, 0) : recv(t->fd, to, room, 0);
+        if (n < 0)
+            gnutls_transport_set_errno(t->tls, errno);
+        if (n <= 0 || !b)
+            return n;
+        b->first = 0;
+        b->end = (size_t)n;
+    }
+    size_t some = b->end - b->first < room ? b->end - b->first : room;
+    memcpy(to, b->bytes + b->first, some);
+    b->first += some;
+    return (ssize_t)some;
+}
+
+static ssize_t push(gnutls_transport_ptr_t ptr, const void *bytes, size_t n) {
+    struct sl_transport *t = ptr;
+    struct buffer *b = t->out;
+    if (!b) {
+        ssize_t done = send(t->fd, bytes, n, MSG_NOSIGNAL);
+        if (done < 0)
+            gnutls_transport_set_errno(t->tls, errno);
+        return done;
+    }
+    if (n > sizeof b->bytes - b->end) {
+        gnutls_transport_set_errno(t->tls, EAGAIN);
+        return -1;
+    }
+    memcpy(b->bytes + b->end, bytes, n);
+    b->end += n;
+    return (ssize_t)n;
+}
+
+/* What GnuTLS has written. */
+static enum sl_status send_out(struct sl_transport *t, struct sl_err *err) {
+    struct buffer *b = t->out;
+    while (b->first < b->end) {
+        ssize_t n = send(t->fd, b->bytes + b->first, b->end - b->first, MSG_NOSIGNAL);
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return SL_AGAIN;
+        if (n < 0 && errno != EINTR)
+            return lost("sending", errno, err);
+        b->first += n > 0 ? (size_t)n : 0;
+    }
+    b->first = b->end = 0;
+    return SL_OK;
+}
+
+static enum sl_status make_buffers(struct sl_transport *t, struct sl_err *err) {
+    t->in = calloc(1, sizeof *t->in);
+    t->out = calloc(1, sizeof *t->out);
+    return t->in && t->out ? SL_OK : sl_fail(err, SL_ERR_NOMEM, "no memory for a connection");
+}
+
 static int make_session(struct sl_transport *t, bool listens) {
     unsigned side = listens ? GNUTLS_SERVER : GNUTLS_CLIENT;
     int rc = gnutls_init(&t->tls, side | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL | GNUTLS_NO_TICKETS);
@@ -78,7 +153,9 @@ static int make_session(struct sl_transport *t, bool listens) {
     if (rc != GNUTLS_E_SUCCESS)
         return rc;
     gnutls_session_set_ptr(t->tls, t);
-    gnutls_transport_set_int(t->tls, t->fd);
+    gnutls_transport_set_ptr(t->tls, t);
+    gnutls_transport_set_pull_function(t->tls, pull);
+    gnutls_transport_set_push_function(t->tls, push);
     gnutls_handshake_set_timeout(t->tls, GNUTLS_INDEFINITE_TIMEOUT); /* the caller's */
     return rc;
 }
@@ -111,7 +188,7 @@ enum sl_status sl_transport_shake(struct sl_transport *t, short *out_events, str
         rc = gnutls_handshake(t->tls);
     if (rc == GNUTLS_E_SUCCESS) {
         t->key = NULL;
-        return SL_OK;
+        return make_buffers(t, err);
     }
     if (rc == GNUTLS_E_AGAIN) {
         *out_events = gnutls_record_get_direction(t->tls) ? POLLOUT : POLLIN;
@@ -158,43 +235,70 @@ enum sl_status sl_transport_read(struct sl_transport *t, void *out, size_t room,
         return read_plain(t, out, room, out_n, err);
     pthread_mutex_lock(&t->lock);
     ssize_t n = gnutls_record_recv(t->tls, out, room);
+    /* The answer to new keys; what the socket does not take goes with the next write. */
+    enum sl_status sent = t->taken ? SL_OK : send_out(t, err);
     pthread_mutex_unlock(&t->lock);
+    if (sent != SL_OK && sent != SL_AGAIN)
+        return sent;
     if (n <= 0)
         return tls_status(n, "receiving", err);
     *out_n = (size_t)n;
     return SL_OK;
 }
 
-enum sl_status sl_transport_write(struct sl_transport *t, const void *bytes, size_t n,
+static enum sl_status write_plain(struct sl_transport *t, const void *bytes, size_t n,
                                   size_t *out_n, struct sl_err *err) {
     ssize_t done;
-    if (!t->tls) {
-        do
-            done = send(t->fd, bytes, n, MSG_NOSIGNAL);
-        while (done < 0 && errno == EINTR);
-        if (done < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-            return SL_AGAIN;
-        if (done < 0)
-            return lost("sending", errno, err);
-    } else {
-        pthread_mutex_lock(&t->lock);
-        /* What a record was made of is kept there: no bytes means the same again. */
-        done =
-            t->pending ? gnutls_record_send(t->tls, NULL, 0) : gnutls_record_send(t->tls, bytes, n);
-        t->pending = done == GNUTLS_E_AGAIN || done == GNUTLS_E_INTERRUPTED;
-        pthread_mutex_unlock(&t->lock);
-        if (done <= 0)
-            return tls_status(done, "sending", err);
-    }
+    do
+        done = send(t->fd, bytes, n, MSG_NOSIGNAL);
+    while (done < 0 && errno == EINTR);
+    if (done < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return SL_AGAIN;
+    if (done < 0)
+        return lost("sending", errno, err);
     *out_n = (size_t)done;
     return SL_OK;
+}
+
+/* As much of it as there is room for. What is taken stays the write's until it is sent: whoever
+ * writes comes again with the same bytes. */
+static enum sl_status encrypt(struct sl_transport *t, const uint8_t *bytes, size_t n,
+                              struct sl_err *err) {
+    for (uint32_t i = 0; i < RECORDS && t->taken < n; i++) {
+        size_t some = n - t->taken < RECORD_BYTES ? n - t->taken : RECORD_BYTES;
+        ssize_t done = gnutls_record_send(t->tls, bytes + t->taken, some);
+        if (done <= 0)
+            return tls_status(done, "sending", err);
+        t->taken += (size_t)done;
+    }
+    return SL_OK;
+}
+
+enum sl_status sl_transport_write(struct sl_transport *t, const void *bytes, size_t n,
+                                  size_t *out_n, struct sl_err *err) {
+    if (!t->tls)
+        return write_plain(t, bytes, n, out_n, err);
+    pthread_mutex_lock(&t->lock);
+    enum sl_status status = SL_OK;
+    if (!t->taken)
+        status = send_out(t, err); /* what reading has written; then there is room for records */
+    if (status == SL_OK && !t->taken)
+        status = encrypt(t, bytes, n, err);
+    if (status == SL_OK)
+        status = send_out(t, err);
+    if (status == SL_OK) {
+        *out_n = t->taken;
+        t->taken = 0;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return status;
 }
 
 bool sl_transport_has_more(struct sl_transport *t) {
     if (!t->tls)
         return false;
     pthread_mutex_lock(&t->lock);
-    bool more = gnutls_record_check_pending(t->tls) > 0;
+    bool more = gnutls_record_check_pending(t->tls) > 0 || (t->in && t->in->first < t->in->end);
     pthread_mutex_unlock(&t->lock);
     return more;
 }
@@ -202,8 +306,11 @@ bool sl_transport_has_more(struct sl_transport *t) {
 void sl_transport_finish(struct sl_transport *t, uint64_t linger_ns) {
     uint64_t until_ns = sl_now_ns() + linger_ns;
     char rest[4096];
-    if (t->tls && !t->key && !t->pending)
+    if (t->out && !t->taken) {
+        struct sl_err unused;
         (void)!gnutls_bye(t->tls, GNUTLS_SHUT_WR);
+        (void)!send_out(t, &unused);
+    }
     (void)!shutdown(t->fd, SHUT_WR);
     for (ssize_t n = 1; n && sl_now_ns() < until_ns;) {
         struct pollfd fd = {t->fd, POLLIN, 0};
@@ -225,6 +332,8 @@ void sl_transport_close(struct sl_transport **pt) {
     if (t->server)
         gnutls_psk_free_server_credentials(t->server);
     close(t->fd);
+    free(t->in);
+    free(t->out);
     pthread_mutex_destroy(&t->lock);
     free(t);
     *pt = NULL;

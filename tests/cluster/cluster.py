@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Layers over several processes: the same bits as one, who is refused and why, and what is left when somebody goes.
+"""Layers over several processes: the same bits as one, and what is left when somebody goes. (Who is refused: refusals.py.)
 Prints TAP.
 
 usage: cluster.py SLUICE MODEL
@@ -20,9 +20,11 @@ import time
 import urllib.error
 import urllib.request
 
+import relay
+
 TROUBLE = "Sanitizer|runtime error"
 # Long enough for any build of the program on a machine with other work.
-LONG = 240
+LONG = int(os.environ.get("CLUSTER_LONG", "240"))
 
 # More than a few pages of keys and values.
 LONG_PROMPT = "a river and a stone and a lamp " * 30
@@ -35,6 +37,7 @@ SHAPES = {
     "delta nets": ["--arch", "qwen35moe", "--layers", "8"],
     "Mamba-2": ["--arch", "granitehybrid", "--layers", "5"],
     "Kimi Delta Attention": ["--arch", "kimi-linear", "--layers", "5", "--shared-ff", "128"],
+    "decays with a bound": ["--arch", "bailingmoe3", "--layers", "5", "--shared-ff", "128"],
     "layers of one part": ["--arch", "nemotron_h_moe", "--layers", "6", "--pattern", "EM*E"],
     "short convolutions": ["--arch", "lfm2moe", "--layers", "5"],
     "latent attention": ["--arch", "deepseek2", "--layers", "5"],
@@ -50,16 +53,18 @@ def figures(text):
 class Worker:
     """A worker in a process of its own."""
 
-    def __init__(self, t, model, at, *options, key=True, measures=False, within=()):
+    def __init__(self, t, model, at, *options, key=True, measures=False, within=(), env=None):
         self.log = os.path.join(t.folder, f"worker-{t.next()}.log")
         keyed = ["--key-file", t.key] if key else ["--plain"]
-        copy = ["--model-cache", model.removeprefix("cache:")] if model.startswith("cache:") else ["-m", model]
-        argv = [*within, t.sluice, "worker", *copy, "--listen", at, "--device", "cpu", "-t", "1", *keyed, *options]
+        cache = model.removeprefix("cache:") if model.startswith("cache:") else None  # "cache:": where it is by default
+        copy = ["-m", model] if cache is None else ["--model-cache", cache] if cache else []
+        device = [] if "--device" in options else ["--device", "cpu", "-t", "1"]
+        argv = [*within, t.sluice, "worker", *copy, "--listen", at, *device, *keyed, *options]
         if "--heat-file" not in options:
             argv += ["--heat-file", "off"]
         if not measures:
             argv.append("--no-measure")
-        self.p = subprocess.Popen(argv, stderr=open(self.log, "w"), stdout=subprocess.DEVNULL)
+        self.p = subprocess.Popen(argv, stderr=open(self.log, "w"), stdout=subprocess.DEVNULL, env=env)
         self.at = self.wait_for(r"listening on (\S+) for").group(1)
 
     def text(self):
@@ -194,40 +199,6 @@ class Tests:
         good = r.returncode == 1 and all(re.search(p, r.stderr) for p in patterns) and not re.search(TROUBLE, r.stderr)
         self.check(name, good, f"{r.returncode}: {r.stderr[-1500:]}")
 
-    def refusals(self):
-        other = self.synth("another model", ["--layers", "3"])
-        w = Worker(self, self.model, self.socket())
-        v = Worker(self, other, self.socket())
-        self.refused("another model, and both are named", ["--workers", v.at, "--key-file", self.key], "another model", "another-model.gguf",
-                     re.escape(os.path.basename(self.model)))
-        changed = self.path("changed.gguf")
-        with open(self.model, "rb") as f, open(changed, "wb") as g:
-            data = bytearray(f.read())
-            data[len(data) // 17 * 9 + 100] ^= 1
-            g.write(data)
-        u = Worker(self, changed, self.socket())
-        self.refused("the same shape with other weights", ["--workers", u.at, "--key-file", self.key], "another model", "changed.gguf")
-        u.end()
-        self.refused("another key", ["--workers", w.at, "--key-file", self.new_key("key2")], "another key")
-        self.refused("no key", ["--workers", w.at], "sluice keygen")
-        self.refused("a key that others may read", ["--workers", w.at, "--key-file", self.new_key("key3", 0o644)], "chmod 600")
-        self.refused("no encryption where it is asked for", ["--workers", w.at, "--plain"], "no frame|closed|lost")
-        self.refused("plain text over a network", ["--workers", "192.0.2.1:7070", "--plain"], "not on this machine")
-        self.refused("no address", ["--workers", "here", "--key-file", self.key], "HOST:PORT")
-        self.refused("more layers than there are", ["--workers", w.at, "--key-file", self.key, "--split", "1,1"], "layers")
-        busy = Worker(self, self.model, self.socket())
-        server = Server(self, busy)
-        self.refused("a worker that serves another", ["--workers", busy.at, "--key-file", self.key], "another coordinator")
-        server.end()
-        name, small = "too little memory at a worker", None
-        try:
-            small = Worker(self, self.model, self.socket(), "--ram", "24MiB")
-            self.refused(name, ["--workers", small.at, "--key-file", self.key], "MiB are needed|at least")
-        except RuntimeError as e:  # sanitizers alone take more
-            self.check(name, "the process alone takes" in str(e), e)
-        for each in filter(None, (w, v, busy, small)):
-            each.end()
-
     def strangers(self):
         """Who has no key gets nowhere, and is in nobody's way."""
         w = Worker(self, self.model, "127.0.0.1:0")
@@ -258,7 +229,8 @@ class Server:
         self.log = os.path.join(t.folder, f"server-{t.next()}.log")
         keyed = ["--key-file", t.key] if key else ["--plain"]
         together = ["--workers", ",".join(w.at for w in workers), *keyed] if workers else []
-        argv = [*within, t.sluice, "serve", "-m", t.model, "--device", "cpu", "-t", "1", "--port", str(self.port), "--heat-file", "off",
+        device = [] if "--device" in options else ["--device", "cpu", "-t", "1"]
+        argv = [*within, t.sluice, "serve", "-m", t.model, *device, "--port", str(self.port), "--heat-file", "off",
                 "--parallel", "3", "-c", "512", *together, *options]
         self.p = subprocess.Popen(argv, stderr=open(self.log, "w"), stdout=subprocess.DEVNULL)
         until = time.monotonic() + LONG
@@ -391,7 +363,31 @@ def planning(t):
     hosts = plan.get("hosts", [])
     good = len(hosts) == 2 and hosts[1]["name"] == w.at and hosts[1]["ram_bytes_per_s"] > 0
     t.check("a plan has both machines", good and all(s["layers"] for s in plan["stages"]), f"{r.stderr[-500:]} {hosts}")
-    w.end()
+    least = [hosts[0]["least_bytes"] >> 20] if good else [0]
+    argv[argv.index("1GiB")] = f"{least[0] + (4 if t.sanitized else 0)}MiB"
+    r = subprocess.run(argv, capture_output=True, text=True, timeout=LONG)
+    least.append((json.loads(r.stdout)["hosts"][0]["least_bytes"] if r.stdout else 0) >> 20)
+    t.check("the least of this machine that it names is enough, and is the least with that too", abs(least[0] - least[1]) <= 8,
+            f"{r.stderr[-500:]} {least}")
+    argv[argv.index("--ram") + 1] = "1GiB"
+    workers = [w] + [Worker(t, t.model, t.socket()) for _ in range(4)]
+    for n, columns in ((3, [[1, 2, 3, 4]]), (5, [[1, 2, 3, 4], [5, 6]])):
+        argv[argv.index("--workers") + 1] = ",".join(w.at for w in workers[:n])
+        r = subprocess.run([a for a in argv if a != "--json"], capture_output=True, text=True, timeout=LONG)
+        heads = [[int(i) for i in re.findall(r"machine (\d)", line)] for line in r.stdout.splitlines() if line.startswith("memory, MiB")]
+        table = r.stdout[r.stdout.find("memory, MiB"):r.stdout.find(" sessions of ")].splitlines()
+        named = all(f"machine {i + 2} is {w.at}\n" in r.stdout for i, w in enumerate(workers[:n]))
+        ranges = re.findall(r"\d+ to \d+|\d+", " ".join(re.findall("^layers (.*)", r.stdout, re.M)))
+        t.check(f"as text it is a table with a column for each of {n + 1} machines, four beside each other", heads == columns and named and
+                len(ranges) == n + 1 and table and max(map(len, table)) <= 80, f"{heads} {ranges} {r.stdout} {r.stderr[-500:]}")
+    t.check("and those that were asked end well", [w.end() for w in workers] == [0] * 5)
+
+
+def waits(server, workers):
+    """[(calls, seconds)] of each."""
+    shown = server.metrics()
+    return [(int(shown[f'sluice_worker_calls_total{{worker="{w.at}"}}']), float(shown[f'sluice_worker_wait_seconds_total{{worker="{w.at}"}}']))
+            for w in workers]
 
 
 def serving(t):
@@ -414,6 +410,11 @@ def serving(t):
     shown = again.metrics()
     seen = [shown.get(f'sluice_worker_up{{worker="{w.at}"}}') for w in workers]
     t.check("/metrics has each worker", seen == ["1", "1"], shown)
+    before, began = waits(again, workers), time.monotonic()
+    again.complete("Story", 8)
+    took, after = time.monotonic() - began, waits(again, workers)
+    t.check("and how often and how long it was waited for", all(calls + 4 <= c and 0 <= wait < w <= wait + took for (calls, wait), (c, w) in
+                                                               zip(before, after)), f"{before} {after} {took}")
     t.check("a worker's own /health says that it waits", waiting == {**waiting, "status": "ok", "state": "waiting", "stages": []}, waiting)
     first = [0] + [h["stages"][0]["first_layer"] for h, _ in pages]
     layers = [h["stages"][0]["layers"] for h, _ in pages]
@@ -527,6 +528,12 @@ def fetching(t):
     t.check("each has fetched its part alone", all(0 < h < 0.75 * size for h in held), f"{held} of {size}")
     for w in workers:
         w.end()
+    # Without a word about it.
+    plain = Worker(t, "cache:", t.socket(), env=dict(os.environ, XDG_CACHE_HOME=t.path("user")))
+    kept = t.path("user/sluice/layers")
+    together = t.score(big, ["--device", "cpu", "--workers", plain.at, "--key-file", t.key])
+    t.check("by default into the user's cache folder", together == alone and plain.end() == 0 and f"is fetched to {kept}" in plain.text() and
+            any(f.endswith(".gguf") for _, _, files in os.walk(kept) for f in files), f"{str(together)[:600]} {plain.text()[-600:]}")
     # Cut in the middle: what was there stays.
     import shutil
     shutil.rmtree(caches[0][6:])
@@ -556,7 +563,7 @@ def fetching(t):
     t.model, model = big, t.model
     t.refused("a damaged copy is refused", ["--workers", bad.at, "--key-file", t.key], "remove the folder|GGUF|key|lost|byte")
     t.model = model
-    logs = "".join(w.text() for w in workers + [cut, other, again, bad])
+    logs = "".join(w.text() for w in workers + [plain, cut, other, again, bad])
     codes = [bad.end(), other.end()]
     trouble = re.search(TROUBLE, logs)
     t.check("and all end well", codes == [0, 0] and not trouble, f"{codes} {logs[trouble.start():][:3000] if trouble else ''}")
@@ -583,8 +590,9 @@ def losses(t):
     alone = t.alone()[0]
     first, second = Worker(t, t.model, t.socket()), Worker(t, t.model, t.socket())
     server = Server(t, first, second, options=["--worker-wait", "60"])
-    for how, sig in (("killed", signal.SIGKILL), ("asked to end", signal.SIGTERM), ("stopped", signal.SIGSTOP)):
-        clients, together = server.begin(4, 200)
+    for how, sig, n in (("killed", signal.SIGKILL, 4), ("asked to end", signal.SIGTERM, 4), ("asked to end while one waits", signal.SIGTERM, 1),
+                        ("stopped", signal.SIGSTOP, 4)):
+        clients, together = server.begin(n, 200)
         second.p.send_signal(sig)
         until = time.monotonic() + LONG
         while server.health()[0] == 200 and time.monotonic() < until:
@@ -598,7 +606,7 @@ def losses(t):
             second.p.wait(LONG)
             second = Worker(t, t.model, second.at)
         clients.join()
-        t.check(f"a worker is {how}: the answers are those of one process", together == alone,
+        t.check(f"a worker is {how}: the answers are those of one process", together == alone[:n] + alone[4:],
                 f"{code} {health} {server.text()[-1500:]} {alone} {together}")
         t.check("and /health said which", code == 503 and second.at in str(health), f"{code} {health}")
     second = lost_between(t, server, second)
@@ -618,6 +626,88 @@ def losses(t):
     code = server.end()
     logs = server.text() + first.text() + second.text()
     t.check("and all end well", code == 0 and [first.end(), second.end()] == [0, 0] and not re.search(TROUBLE, logs), logs[-1500:])
+
+
+class Cutter(relay.Relay):
+    """Between a coordinator and a worker, without encryption: while there are cuts left, it ends the connection at each step that is asked
+    for, before the worker has it."""
+
+    STEP = 3  # of a request's head: docs/WIRE.md
+
+    def __init__(self, path, to):
+        self.at = "unix:" + path
+        self.cuts = self.n_cut = 0
+        super().__init__(path, to.removeprefix("unix:"))
+
+    def is_cut(self, kind, payload):
+        if kind != 7 or struct.unpack_from("<H", payload, 4 + 16)[0] != self.STEP or not self.cuts:
+            return False
+        self.cuts -= 1
+        self.n_cut += 1
+        return True
+
+    def pass_on(self, parts, way):
+        data = b""
+        for part in parts:
+            if way == "back":
+                yield part
+                continue
+            data += part
+            while len(data) >= 32 and len(data) >= 32 + struct.unpack_from("<Q", data, 24)[0]:
+                n = 32 + struct.unpack_from("<Q", data, 24)[0]
+                if self.is_cut(struct.unpack_from("<H", data, 6)[0], data[32:n]):
+                    return
+                yield data[:n]
+                data = data[n:]
+
+
+def interrupted(t):
+    """A request is there each time that a worker is lost, and has no token between: four times it goes on, the fifth is its last."""
+    w = Worker(t, t.model, t.socket(), key=False)
+    cutter = Cutter(t.path("cutter"), w.at)
+    server = Server(t, cutter, key=False, options=["--worker-wait", str(LONG)])
+    prompts = ["A river ", "A stone and a lamp "]
+    alone = [server.complete(p, 250) for p in prompts]
+    for cuts in (4, 5):
+        got = [None, None]
+
+        def whole():
+            got[1] = server.complete(prompts[1], 250)
+
+        def streamed():
+            got[0] = server.stream(prompts[0], 250)
+
+        before, clients = server.metrics(), [threading.Thread(target=f) for f in (streamed, whole)]
+        for each in clients:
+            each.start()
+
+        def both_run():
+            now = server.metrics()
+            made = int(now["sluice_predicted_tokens_total"]) - int(before["sluice_predicted_tokens_total"])
+            return now["sluice_sessions_running"] == "2" and made > 8
+
+        until = time.monotonic() + LONG
+        while not both_run() and any(c.is_alive() for c in clients) and time.monotonic() < until:
+            time.sleep(0.001)
+        had, cutter.cuts = cutter.n_cut, cuts
+        for each in clients:
+            each.join()
+        n, cutter.cuts = cutter.n_cut - had, 0
+        if cuts == 4:
+            t.check("a request that is interrupted four times goes on with the tokens it would have had", n == 4 and got == [(alone[0], None), alone[1]],
+                    f"{n} {got} {alone} {server.text()[-1500:]}")
+            continue
+        text, error = got[0]
+        why = "interrupted 5 times without a new token"
+        t.check("the fifth time a stream ends with an error that says so and names the worker, behind the tokens it had", n == 5 and error and why in error and
+                cutter.at in error and text and alone[0].startswith(text) and text != alone[0], f"{n} {got} {alone} {server.text()[-1500:]}")
+        t.check("and an answer that is awaited whole is a 503", got[1].startswith("503") and why in got[1] and "peer_lost" in got[1], f"{got[1]}")
+    until = time.monotonic() + LONG
+    while server.health()[0] != 200 and time.monotonic() < until:
+        time.sleep(0.02)
+    t.check("what is asked next is answered as ever", [server.complete(p, 250) for p in prompts] == alone, server.text()[-1500:])
+    codes = [server.end(), w.end()]
+    t.check("and all end well", codes == [0, 0] and not re.search(TROUBLE, server.text() + w.text()), f"{codes} {server.text()[-1500:]}")
 
 
 def stalls(t):
@@ -702,9 +792,9 @@ def main():
             "no layers": lambda: no_layers(t),
             "fetching": lambda: fetching(t),
             "losses": lambda: losses(t),
+            "interrupted": lambda: interrupted(t),
             "stalls": lambda: stalls(t),
             "spares": lambda: spares(t),
-            "refusals": t.refusals,
             "strangers": t.strangers,
         }
         for name, part in parts.items():

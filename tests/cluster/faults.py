@@ -16,13 +16,13 @@ import random
 import re
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import threading
 import time
 
 import cluster
+import relay
 
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "bench"))
 from cgroup import MemoryCgroup  # noqa: E402
@@ -37,49 +37,27 @@ NOTICED_S = 5
 SLACK_S = 4 * cluster.LONG
 
 
-class Relay:
+class Relay(relay.Relay):
     """Between coordinator and worker: passes bytes on, or not."""
 
     def __init__(self, folder, to):
-        self.path = os.path.join(folder, f"relay-{id(self)}")
-        self.at, self.to = "unix:" + self.path, to.removeprefix("unix:")
-        self.there = self.back = True
-        self.pause = 0.0
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(self.path)
-        self.listener.listen(8)
-        threading.Thread(target=self.accept, daemon=True).start()
+        path = os.path.join(folder, f"relay-{id(self)}")
+        self.at = "unix:" + path
+        self.heal()
+        super().__init__(path, to.removeprefix("unix:"))
 
-    def accept(self):
-        while True:
-            a, _ = self.listener.accept()
-            b = socket.socket(socket.AF_UNIX)
-            try:
-                if not (self.there and self.back):
-                    raise OSError("cut")
-                b.connect(self.to)
-            except OSError:
-                a.close()
-                b.close()
-                continue
-            threading.Thread(target=self.carry, args=(a, b, "there"), daemon=True).start()
-            threading.Thread(target=self.carry, args=(b, a, "back"), daemon=True).start()
+    def takes(self, a):
+        if not (self.there and self.back):
+            a.close()
+        return self.there and self.back
 
-    def carry(self, a, b, way):
+    def pass_on(self, parts, way):
         """A cut swallows what comes, as a link does whose far end is gone."""
-        try:
-            while data := a.recv(65536):
-                if self.pause:
-                    time.sleep(self.pause)
-                if getattr(self, way):
-                    b.sendall(data)
-        except OSError:
-            pass
-        for s in (a, b):
-            try:
-                s.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+        for data in parts:
+            if self.pause:
+                time.sleep(self.pause)
+            if getattr(self, way):
+                yield data
 
     def heal(self):
         self.there = self.back = True

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """deploy/slurm/sluice.sbatch in a real Slurm: a controller and two nodes on this machine, with a key and a port of their own.
-The job starts and serves; a worker that is killed comes back and a stream goes on; `scancel` ends all of it.
+The job starts and serves; a worker that is killed comes back and a stream goes on; a task that is killed has the job queued again, and it
+serves as before; `scancel` ends all of it.
 
 usage: slurm.py SLUICE
 
@@ -21,8 +22,9 @@ import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DEMO = os.environ.get("SLUICE_TEST_MODEL", os.path.join(ROOT, "demo", "demo.gguf"))
-NEEDED = ["munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel"]
-CASES = ["starts and serves over two nodes", "a killed worker comes back, and the stream goes on", "ends with the job"]
+NEEDED = ["munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol"]
+CASES = ["starts and serves over two nodes", "a killed worker comes back, and the stream goes on", "a killed task: the job is queued again, and serves as before",
+         "ends with the job"]
 # Names that are addresses: a job's nodes are reached by name.
 NODES = ["127.0.0.2", "127.0.0.3"]
 
@@ -123,6 +125,11 @@ def processes(pattern):
     return found
 
 
+def parent(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+        return int(f.read().rsplit(")", 1)[1].split()[1])
+
+
 def check(sluice, folder, report):
     slurm = Slurm(folder)
     http, port = free_ports(2)
@@ -136,7 +143,7 @@ def check(sluice, folder, report):
                  "SLUICE_SERVE_ARGS": f"--device cpu --port {http} --ctx 2048 -t 1",
                  "SLUICE_WORKER_ARGS": "--device cpu -t 1 --no-measure"}
         export = ",".join(["ALL"] + [f"{k}={v}" for k, v in given.items()])
-        out = slurm.say("sbatch", "--nodes=2", "--output", os.path.join(folder, "job.log"), "--export", export,
+        out = slurm.say("sbatch", "--nodes=2", "--open-mode=append", "--output", os.path.join(folder, "job.log"), "--export", export,
                         os.path.join(ROOT, "deploy", "slurm", "sluice.sbatch"))
         job = re.search(r"Submitted batch job (\d+)", out)
         if not job:
@@ -172,10 +179,23 @@ def check(sluice, folder, report):
         t.join(150)
         report(1, "no worker was there to kill" if len(killed) != 1 else "" if said == [wanted] else f"the stream said {said} and not {wanted!r}")
 
+        # The task with its shell, that would start the program again: nothing on its node is left to do so.
+        killed = processes(worker)
+        for pid in killed:
+            os.kill(parent(pid), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
+        until("the server's end", 120, lambda: not ready())
+        until("the job's second start", 400, lambda: "Restarts=1" in slurm.say("scontrol", "show", "job", job.group(1)) and ready())
+        again = ask([])
+        with open(os.path.join(folder, "job.log"), encoding="utf-8", errors="replace") as f:
+            log = f.read()
+        report(2, "no worker was there to kill" if len(killed) != 1 else f"it said {again!r} and not {wanted!r}" if again != wanted else
+               "" if "the job is queued again" in log else f"the job's log does not say so: {log[-800:]}")
+
         slurm.say("scancel", job.group(1))
         until("the end of the job", 60, lambda: not slurm.say("squeue", "-h").strip())
         left = until("no process is left", 30, lambda: not processes(worker) and not processes(rf"{re.escape(sluice)} serve .*{http}"))
-        report(2, "" if left else "processes are left")
+        report(3, "" if left else "processes are left")
     finally:
         slurm.end()
 

@@ -94,21 +94,31 @@ def latent_model(joined, arch="deepseek2"):
     if not joined:
         for k, n in (("q_lora_rank", 5), ("key_length_mla", nope + rot), ("value_length_mla", v)):
             keys.append(kv(arch + ".attention." + k, U32, n))
+    note = arch == "dots3note"
     for k, x in (("attention.layer_norm_rms_epsilon", 1e-6), ("rope.scaling.factor", 40.0),
-                 ("rope.scaling.yarn_log_multiplier", 0.1), ("expert_weights_scale", 2.5)):
+                 ("rope.freq_base_swa", 1e4) if note else ("rope.scaling.yarn_log_multiplier", 0.1), ("expert_weights_scale", 2.5)):
         keys.append(kv(arch + "." + k, F32, x))
     keys.append(kv(arch + ".rope.scaling.type", STR, "yarn"))
     if arch == "mistral4":
         keys += [kv("mistral4.attention.temperature_scale", F32, 0.1),
                  kv("mistral4.attention.temperature_length", U32, 16)]
-    indexed = {"deepseek32": (True, True, True), "glm-dsa": (True, False, True)}.get(arch, (False,) * 3)
+    indexed = {"deepseek32": (True, True, True), "glm-dsa": (True, False, True),
+               "dots3note": (True, False, False)}.get(arch, (False,) * 3)
     if indexed[0]:
         keys += [kv(arch + ".attention.indexer." + k, U32, n) for k, n in (("head_count", 3), ("key_length", 4), ("top_k", 2))]
     if arch == "glm-dsa":
         keys.append(kv("glm-dsa.attention.indexer.types", ARR, [1, 0]))
+    if note:
+        keys += [kv("dots3note.attention.indexer.types", ARR, [1, 0]),
+                 kv("dots3note.attention.sliding_window_pattern", ARR, [False, True])]
+        for k, n in (("sliding_window", 8), ("kv_lora_rank_swa", 10), ("key_length_mla_swa", 6), ("value_length_mla_swa", 3),
+                     ("key_length_swa", 12), ("value_length_swa", 10)):
+            keys.append(kv("dots3note.attention." + k, U32, n))
     keys.append(kv("tokenizer.ggml.tokens", ARR, ["a", "b", "<s>"]))
     t = [("token_embd.weight", [embd, 3]), ("output_norm.weight", [embd])]
     for i in range(3):
+        if note and i == 1:  # a layer with a window
+            latent, nope, v = 10, 4, 3
         q = heads * (nope + rot)
         names = [("attn_norm", [embd]), ("attn_kv_a_mqa", [embd, latent + rot]), ("attn_kv_a_norm", [latent]),
                  ("attn_output", [heads * v, embd]), ("ffn_norm", [embd])]
@@ -117,6 +127,8 @@ def latent_model(joined, arch="deepseek2"):
         else:
             names += [("attn_q_a", [embd, 5]), ("attn_q_a_norm", [5]), ("attn_q_b", [5, q]),
                       ("attn_k_b", [nope, latent, heads]), ("attn_v_b", [latent, v, heads])]
+        if note:
+            names += [("attn_k_norm", [rot]), ("attn_gate", [embd, heads])]
         if indexed[i]:
             names += [("indexer.attn_q_b", [5, 12]), ("indexer.attn_k", [embd, 4]), ("indexer.k_norm", [4]),
                       ("indexer.proj", [embd, 3])]
@@ -341,10 +353,17 @@ PARTS = {
              "attn_norm:E attn_qkv:EJ attn_output:QE attn_output_norm:E " + EXPERTS),
     "grok": (RMS + "embedding_scale=2.0 attn_logit_softcapping=30.0", ATTN + EXPERTS + "ffn_norm:E attn_output_norm:E "
              "layer_output_norm:E ffn_gate:EF ffn_up:EF ffn_down:FE"),
+    "minimax-m3": (RMS + "attention.indexer.head_count=1 attention.indexer.key_length=4 attention.indexer.top_k=2 "
+                   "attention.indexer.block_size=8 attention.indexer.local_blocks=1 expert_shared_count=1 expert_gating_func=2",
+                   ATTN + EXPERTS + SHARED + "ffn_norm:E attn_q_norm:D attn_k_norm:D exp_probs_b.bias:N "
+                   "indexer.q_proj.weight:ED indexer.k_proj.weight:ED indexer.q_norm.weight:D indexer.k_norm.weight:D"),
     "mimo2": (RMS + WINDOW + "attention.value_scale=0.5 attention.sliding_window_pattern=[1,0,1,0]",
               ATTN + EXPERTS + "ffn_norm:E attn_sinks:H exp_probs_b.bias:N"),
     "maple": (RMS + WINDOW + "attention.sliding_window_pattern=[1,0,1,0] swiglu_clamp_exp=[0.0,0.5,0.0,7.0]",
               ATTN + EXPERTS + "ffn_norm:E attn_q_norm:D attn_k_norm:D"),
+    "grovemoe": (RMS + "expert_chunk_feed_forward_length=4 experts_per_group=3 expert_group_scale=0.05",
+                 ATTN + EXPERTS + "ffn_norm:E attn_q_norm:D attn_k_norm:D ffn_gate_chexps:ED1 ffn_up_chexps:ED1 "
+                 "ffn_down_chexps:DE1"),
     "phimoe": (RMS + "rope.scaling.original_context_length=16 rope.scaling.attn_factor=1.19", ATTN + EXPERTS +
                "ffn_norm:E attn_norm.bias:E ffn_norm.bias:E attn_q.bias:Q attn_k.bias:K attn_v.bias:K attn_output.bias:E"),
     "mistral3": (RMS + "attention.temperature_scale=0.1 rope.scaling.original_context_length=16",
@@ -362,6 +381,13 @@ PARTS = {
     "kimi-linear": (RMS + "attention.head_count_kv=[0,1,0,1] attention.kv_lora_rank=6 attention.key_length_mla=5 "
                     "attention.value_length_mla=4 attention.key_length=8 rope.dimension_count=2 leading_dense_block_count=0 "
                     "expert_shared_count=1 expert_gating_func=2 ssm.conv_kernel=3 kda.head_dim=4",
+                    "attn_norm:E ffn_norm:E ffn_gate_inp:EN exp_probs_b.bias:N ffn_gate_exps:EFN ffn_up_exps:EFN "
+                    "ffn_down_exps:FEN ffn_gate_shexp:EF ffn_up_shexp:EF ffn_down_shexp:FE"),
+    "bailingmoe3": (RMS + "attention.head_count_kv=[0,1,0,1] attention.kv_lora_rank=6 attention.q_lora_rank=4 "
+                    "attention.key_length_mla=5 attention.value_length_mla=4 attention.key_length=8 attention.value_length=4 "
+                    "rope.dimension_count=2 leading_dense_block_count=0 expert_shared_count=1 expert_gating_func=2 "
+                    "ssm.conv_kernel=3 kda.head_dim=4 kda.gate_lower_bound=-5.0 swiglu_clamp_exp=[0.0,0.5,0.0,7.0] "
+                    "swiglu_clamp_shexp=3.0",
                     "attn_norm:E ffn_norm:E ffn_gate_inp:EN exp_probs_b.bias:N ffn_gate_exps:EFN ffn_up_exps:EFN "
                     "ffn_down_exps:FEN ffn_gate_shexp:EF ffn_up_shexp:EF ffn_down_shexp:FE"),
     "nemotron_h_moe": (RMS + "attention.head_count_kv=[0,1,0,0] feed_forward_length=[8,0,8,0] moe_latent_size=4 "
@@ -382,6 +408,10 @@ TURNS = {"jamba": ("attn_q:EQ attn_k:EK attn_v:EK attn_output:QE",
          "kimi-linear": ("attn_q:EX attn_kv_a_mqa:EE attn_kv_a_norm:L attn_k_b:NLH attn_v_b:LKH attn_output:EE",
                          "attn_q:EE attn_k:EE attn_v:EE attn_output:EE ssm_conv1d_q:C1E ssm_conv1d_k:C1E ssm_conv1d_v:C1E "
                          "ssm_f_a:EK ssm_f_b:KE ssm_beta:EH ssm_a.:1H ssm_dt.bias:E ssm_g_a:EK ssm_g_b:KE ssm_norm:K"),
+         "bailingmoe3": ("attn_q_a:EK attn_q_a_norm:K attn_q_b:KX attn_kv_a_mqa:EE attn_kv_a_norm:L attn_k_b:NLH attn_v_b:LKH "
+                         "attn_gate:EH attn_output:EE",
+                         "attn_q:EE attn_k:EE attn_v:EE attn_output:EE ssm_conv1d_q:C1E ssm_conv1d_k:C1E ssm_conv1d_v:C1E "
+                         "ssm_f_a:EE ssm_beta:EH ssm_a.:1H ssm_dt.bias:E ssm_g_a:EE ssm_norm:K"),
          "granitehybrid": ("attn_q:EQ attn_k:EK attn_v:EK attn_output:QE",
                            "ssm_in:EM ssm_conv1d:CJ ssm_conv1d.bias:J ssm_dt.bias:H ssm_a.:1H ssm_d.:1H ssm_norm:E ssm_out:EE"),
          "lfm2moe": ("attn_q:EQ attn_k:EK attn_v:EK attn_output:QE attn_q_norm:D attn_k_norm:D",
@@ -470,6 +500,11 @@ LIES = {
     "deepseek32": {"attention.indexer.head_count": 2**31, "attention.indexer.key_length": 1, "attention.indexer.top_k": 0,
                    "attention.q_lora_rank": 0},
     "glm-dsa": {"attention.indexer.types": 0, "attention.indexer.key_length": 2**31, "attention.indexer.top_k": 2**31},
+    "minimax-m3": {"attention.indexer.head_count": 2, "attention.indexer.key_length": 2, "attention.indexer.top_k": 0,
+                   "attention.indexer.block_size": 0, "attention.indexer.local_blocks": 3},
+    "dots3note": {"attention.indexer.types": 0, "attention.sliding_window": 0, "attention.kv_lora_rank_swa": 2**31,
+                  "attention.key_length_mla_swa": 2, "attention.value_length_mla_swa": 0, "attention.key_length_swa": 9,
+                  "attention.value_length_swa": 9, "attention.indexer.key_length": 1, "rope.freq_base_swa": -1.0},
     "deepseek2-joined": {"attention.value_length": 2**31, "rope.dimension_count": 2**31, "attention.head_count_kv": 1},
     "mistral4": {"attention.temperature_length": 0, "attention.temperature_scale": -1.0},
     "mistral3": {"attention.temperature_scale": NAN, "rope.scaling.original_context_length": 0},
@@ -481,6 +516,7 @@ LIES = {
     "grok": {"attn_logit_softcapping": 0.0, "embedding_scale": NAN},
     "mimo2": {"attention.value_scale": -1.0},
     "maple": {"swiglu_clamp_exp": NAN},
+    "grovemoe": {"experts_per_group": 2, "expert_chunk_feed_forward_length": 2**31, "expert_group_scale": NAN},
     "phimoe": {"rope.scaling.attn_factor": 4096.0},
     "arctic": {"attention.head_count_kv": 0},
     "step35": {"swiglu_clamp_shexp": -1.0, "swiglu_clamp_exp": NAN},
@@ -498,6 +534,8 @@ LIES = {
     "minimax-m2": {"rope.dimension_count": 6},
     "kimi-linear": {"kda.head_dim": 2**31, "ssm.conv_kernel": 9, "attention.head_count_kv": 2, "expert_shared_count": 2**31,
                     "attention.kv_lora_rank": 2**31, "leading_dense_block_count": 2**31, "rope.dimension_count": 2**31},
+    "bailingmoe3": {"kda.gate_lower_bound": 0.0, "kda.head_dim": 0, "swiglu_clamp_exp": NAN, "swiglu_clamp_shexp": -1.0,
+                    "attention.q_lora_rank": 2**31, "ssm.conv_kernel": 1, "expert_shared_count": 0},
     "nemotron_h": {"feed_forward_length": 2**30, "attention.layer_norm_epsilon": -1.0, "expert_count": 3},
     "nemotron_h_moe": {"moe_latent_size": 2**31, "feed_forward_length": 2**30, "attention.head_count_kv": 3,
                        "ssm.group_count": 3, "expert_used_count": 4},
@@ -526,6 +564,7 @@ def main():
     files["mistral4"] = latent_model(False, "mistral4")
     files["deepseek32"] = latent_model(False, "deepseek32")
     files["glm-dsa"] = latent_model(False, "glm-dsa")
+    files["dots3note"] = latent_model(False, "dots3note")
     files.update((name, parts_model(name)) for name in PARTS)
     files["step35-clamps-of-two"] = parts_model("step35", "swiglu_clamp_exp=[0.5,0.5]")
     files["maple-limits-of-two"] = parts_model("maple", "swiglu_clamp_exp=[0.5,0.5]")

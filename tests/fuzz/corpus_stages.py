@@ -21,7 +21,7 @@ def u64(*v):
 
 
 def head(kind, what):
-    return struct.pack("<HHIQH", 1, kind, 0, 77, what)
+    return struct.pack("<HHIQH", 2, kind, 0, 77, what)
 
 
 def ask(what, fields=b"", first=0):
@@ -32,22 +32,44 @@ def answer(which, what, fields=b"", status=0):
     return bytes([1, which]) + head(1, what) + u32(status & 0xFFFFFFFF) + u32(2) + b"ok\0\0" + u64(*[0] * (COUNTS + SUMS)) + fields
 
 
+def rows(fields):
+    return bytes([4, 0]) + head(3, STEP) + fields
+
+
+def step_ahead(n_failed=0, n_out=4, sent=0):
+    """A step of generated rows alone, which follow."""
+    n = 4
+    pos = [30 + i for i in range(n)]
+    out = u32(1, n, n, n_out, n_failed) + bytes([0, 1, 0, sent, 1]) + u32(*range(n)) + u32(*pos) + u32(*[8] * n) + u32(*[4] * n)
+    out += u32(*[i % 2 for i in range(n)]) + u32(*[p + 1 for p in pos]) + u32(*range(n_out)) + bytes(4 * n_out)
+    out += bytes(i < n_failed for i in range(n)) + u32(1, 3, 1, 2) + u32(0, 0) + u32(2, 3, 3) + u32(0, 0)
+    return out + bytes(sent * 4 * n * EMBD)
+
+
 def step(n_rows=4, pages=((1, 3, 1, 2), (0, 0)), slot=8, sent=1, micro_batch=1):
     n = n_rows
     pos = [30 + i for i in range(n)]
-    out = u32(micro_batch, n, 2, 2, 1) + bytes([0, 1, 0, sent]) + u32(*range(n)) + u32(*pos) + u32(*[slot] * n) + u32(*[4] * n)
+    out = u32(micro_batch, n, 2, 2, 1) + bytes([0, 1, 0, sent, 0]) + u32(*range(n)) + u32(*pos) + u32(*[slot] * n) + u32(*[4] * n)
     out += u32(*[i % 2 for i in range(n)]) + u32(*[p + 1 for p in pos]) + u32(0, 1) + struct.pack("<2f", 0.5, 1.5)
     out += bytes(i == 2 for i in range(n)) + b"".join(u32(*p) for p in pages) + u32(2, 3, 3) + u32(0, 0)
     return out + (struct.pack(f"<{n * EMBD}f", *range(n * EMBD)) if sent else b"")
 
 
-LOGITS_OF = u32(2) + b"\1\1\1\0" + bytes(4 * 2 * VOCAB) + bytes(2 * 4 * 2 * BLOCKS)
+LOGITS_OF = u32(2) + b"\1\1\1\0\0" + bytes(4 * 2 * VOCAB) + bytes(2 * 4 * 2 * BLOCKS)
 STEP_ANSWER = u32(2) + b"\1" + u64(5, 9) + b"\0\0\1\1" + LOGITS_OF + bytes(4 * 4 * EMBD)
-HELLO_ANSWER = u64(1, 2) + u32(3) + b"cpu" + b"\1" + u64(1, 2) + u32(0, 4, 8, 70, 3, 2, 5) + u64(48, 16, 28)
+HELLO_ANSWER = u64(1, 2) + u32(3) + b"cpu" + b"\1\1\0" + u64(1, 2) + u32(0, 4, 8, 70, 3, 2, 5) + u64(48, 16, 28)
 
 FILES = {
     "step": ask(STEP, step()),
     "step-none": ask(STEP, step(sent=0)),
+    "step-ahead": ask(STEP, step_ahead()),
+    "step-ahead-failed": ask(STEP, step_ahead(n_failed=1)),
+    "step-ahead-out": ask(STEP, step_ahead(n_out=3)),
+    "step-ahead-sent": ask(STEP, step_ahead(sent=1)),
+    "rows": rows(b"\1" + bytes(4 * 4 * EMBD)),
+    "rows-none": rows(b"\0"),
+    "rows-few": rows(b"\1" + bytes(4 * 3 * EMBD)),
+    "rows-more": rows(b"\0" + bytes(4)),
     "step-slot": ask(STEP, step(slot=9 * 64)),
     "step-pages": ask(STEP, step(pages=((1, 3, 1, 9), (0, 0)))),
     "step-range": ask(STEP, step(pages=((3, 1), (0, 5)))),
@@ -65,8 +87,10 @@ FILES = {
     "disk-nan": ask(DISK, struct.pack("<d", float("nan"))),
     "cancel": bytes([0, 0]) + head(2, 0),
     "answer-step": answer(0, STEP, STEP_ANSWER),
-    "answer-step-failed": answer(0, STEP, u32(1) + b"\0" + u64(5, 9) + b"\0\0\1\0" + u32(0) + bytes(4), -5),
-    "answer-step-more": answer(0, STEP, STEP_ANSWER.replace(u32(2) + b"\1\1\1\0", u32(4) + b"\1\1\1\1")),
+    "answer-step-largest": answer(0, STEP, u32(1) + b"\0" + u64(5, 9) + b"\0\0\1\0" + u32(2) + b"\0\0\0\0\1" + u32(1, 0x40000000, 3, 0, 0, 63)),
+    "answer-step-largest-block": answer(0, STEP, u32(1) + b"\0" + u64(5, 9) + b"\0\0\1\0" + u32(2) + b"\0\0\0\0\1" + u32(2, 0, 3, 0, 0, 63)),
+    "answer-step-failed": answer(0, STEP, u32(1) + b"\0" + u64(5, 9) + b"\0\0\1\0" + u32(0) + bytes(5), -5),
+    "answer-step-more": answer(0, STEP, STEP_ANSWER.replace(u32(2) + b"\1\1\1\0\0", u32(4) + b"\1\1\1\1\0")),
     "answer-logits": answer(1, LOGITS, bytes(4 * 2 * VOCAB)),
     "answer-hidden": answer(2, HIDDEN, bytes(4 * 2 * EMBD)),
     "answer-page": answer(3, READ_PAGE, bytes(PAGE + TAIL)),

@@ -29,8 +29,8 @@ static void follow(struct sl_automaton *a, const uint8_t *choice, size_t n) {
         return;
     for (size_t i = 0; i < n && !c.ended; i++) {
         const uint64_t *set;
-        enum sl_status st = sl_cursor_mask(&c, &set, &err);
-        if (st != SL_OK) {
+        enum sl_status status = sl_cursor_mask(&c, &set, &err);
+        if (status != SL_OK) {
             if (!err.text[0])
                 abort();
             break;
@@ -47,9 +47,9 @@ static void follow(struct sl_automaton *a, const uint8_t *choice, size_t n) {
                 pick = id;
             struct sl_cursor alone;
             sl_cursor_copy(&alone, &c);
-            st = k % 8 ? SL_ERR_UNSUPPORTED : sl_cursor_push_token(&alone, id, NULL);
+            status = k % 8 ? SL_ERR_UNSUPPORTED : sl_cursor_push_token(&alone, id, NULL);
             sl_cursor_release(&alone);
-            if (st != SL_ERR_UNSUPPORTED && (st == SL_OK) != said)
+            if (status != SL_ERR_UNSUPPORTED && (status == SL_OK) != said)
                 abort();
         }
         if (pick == UINT32_MAX)

@@ -44,17 +44,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         abort();
     data += 2;
     size -= 2;
-    enum sl_status st = sl_transport_shake(t, &events, &err);
-    while (st == SL_AGAIN && size) {
+    enum sl_status status = sl_transport_shake(t, &events, &err);
+    while (status == SL_AGAIN && size) {
         size_t n = size < piece ? size : piece;
         if (send(fds[1], data, n, MSG_NOSIGNAL) != (ssize_t)n)
             abort();
         data += n;
         size -= n;
-        st = sl_transport_shake(t, &events, &err);
+        status = sl_transport_shake(t, &events, &err);
         drain(fds[1]);
     }
-    if (st != SL_AGAIN && st != SL_ERR_PROTOCOL)
+    if (status != SL_AGAIN && status != SL_ERR_PROTOCOL)
         abort(); /* it has not proven itself */
     sl_transport_close(&t);
     close(fds[1]);

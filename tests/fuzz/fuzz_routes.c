@@ -12,18 +12,18 @@ static void read_trace(const uint8_t *data, size_t size) {
     struct sl_err err = {""};
     struct sl_trace_reader r;
     struct sl_trace_record rec;
-    enum sl_status st = sl_trace_open(&r, data, size, &err);
+    enum sl_status status = sl_trace_open(&r, data, size, &err);
     uint64_t n = 0;
-    for (bool end = false; st == SL_OK;) {
-        st = sl_trace_next(&r, &rec, &end, &err);
-        if (st != SL_OK || end)
+    for (bool end = false; status == SL_OK;) {
+        status = sl_trace_next(&r, &rec, &end, &err);
+        if (status != SL_OK || end)
             break;
         n++;
         for (uint32_t i = 0; i < r.shape.k; i++)
             if (rec.layer >= r.shape.n_layer || rec.ids[i] >= r.shape.n_expert)
                 abort();
     }
-    if (st == SL_OK ? n != r.n_records : !err.text[0])
+    if (status == SL_OK ? n != r.n_records : !err.text[0])
         abort();
 }
 

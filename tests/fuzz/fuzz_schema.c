@@ -31,10 +31,10 @@ static void follow(struct sl_automaton *a, const uint8_t *choice, size_t n) {
                 abort();
             id = (id + 1) % trie->n_vocab;
         }
-        enum sl_status st = sl_cursor_push_token(&c, id, &err);
-        if (st == SL_ERR_INVALID)
+        enum sl_status status = sl_cursor_push_token(&c, id, &err);
+        if (status == SL_ERR_INVALID)
             abort();
-        if (st != SL_OK)
+        if (status != SL_OK)
             break;
         if (c.ended)
             break;
@@ -73,14 +73,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     sl_json_schema_rules_begin(&rules, &text);
     rules.strict = zero && zero + 1 < data + size && (zero[1] & 1);
     rules.open = zero && zero + 1 < data + size && (zero[1] & 2);
-    enum sl_status st = sl_json_schema_rules_add(&rules, schema, schema, &rule, &err);
+    enum sl_status status = sl_json_schema_rules_add(&rules, schema, schema, &rule, &err);
     snprintf(start, sizeof start, "r%u", rule);
-    if (st == SL_OK)
-        st = sl_grammar_parse_from(text.ptr, text.len, start, &g, &err);
-    if (st != SL_OK && !err.text[0])
+    if (status == SL_OK)
+        status = sl_grammar_parse_from(text.ptr, text.len, start, &g, &err);
+    if (status != SL_OK && !err.text[0])
         abort();
     const uint32_t eog = FAKE_EOS;
-    if (st == SL_OK) {
+    if (status == SL_OK) {
         if (sl_automaton_create(g, trie, &eog, 1, &a) != SL_OK)
             abort();
         follow(a, zero ? zero + 1 : NULL, zero ? size - len - 1 : 0);

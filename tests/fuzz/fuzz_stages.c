@@ -3,7 +3,8 @@
  * of either is written again as the same bytes.
  *
  * The first byte says which: even, a request; odd, an answer to the request that the next byte
- * names. Unless its second bit is set, the length in the head is made right. */
+ * names. If its third bit is set, rows that follow a step. Unless its second bit is set, the length
+ * in the head is made right. */
 #include "common/bytes.h"
 #include "engine/stage/stage_message.h"
 
@@ -100,8 +101,12 @@ static struct sl_stage_call call_of(uint8_t which, uint8_t *failed, uint8_t *byt
     struct sl_stage_call c = {.ask = {.what = what[which % (sizeof what / sizeof *what)]}};
     c.with = (struct sl_stage_arrays){.failed = failed, .bytes = bytes};
     if (c.ask.what == SL_STAGE_STEP)
-        c.ask.step = (struct sl_ask_step){
-            .n_rows = 4, .n_decode = 2, .n_out = 2, .n_failed = 1, .sent = SL_SENT_ROWS};
+        c.ask.step = (struct sl_ask_step){.n_rows = 4,
+                                          .n_decode = 2,
+                                          .n_out = 2,
+                                          .n_failed = 1,
+                                          .only_largest = true,
+                                          .sent = SL_SENT_ROWS};
     else if (sl_stage_asks_rows(c.ask.what))
         c.ask.logits = (struct sl_ask_logits){0, 1, 2};
     else if (c.ask.what == SL_STAGE_READ_PAGE || c.ask.what == SL_STAGE_WRITE_PAGE)
@@ -133,6 +138,23 @@ static void take_answer(uint8_t which, const uint8_t *data, size_t size) {
     must(n <= size);
 }
 
+/* Of a step that went ahead of them. */
+static void take_rows(const uint8_t *data, size_t size) {
+    struct sl_stage_call c = {.ask = {.what = SL_STAGE_STEP}};
+    struct sl_message_head head;
+    struct sl_err err;
+    size_t n = 0;
+    bool come = false;
+    c.ask.step = (struct sl_ask_step){.n_rows = 4, .n_decode = 4, .n_out = 4};
+    if (sl_message_head(data, size, &head, &err) != SL_OK || head.kind != SL_MESSAGE_ROWS ||
+        sl_message_get_rows(data, size, &limits, &c, arrays.rows, &come, &err) != SL_OK)
+        return;
+    must(size == SL_MESSAGE_ROWS_BYTES(come ? 4 : 0, limits.n_embd));
+    must(sl_message_put_rows(&c, head.number, &limits, come ? arrays.rows : NULL, again, room, &n,
+                             &err) == SL_OK);
+    must(n == size && memcmp(again, data, n) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     prepare();
     if (size < 2)
@@ -145,6 +167,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         sl_put_u32(message + 4, (uint32_t)n);
     if (data[0] % 2)
         take_answer(data[1], message, n);
+    else if (data[0] & 4)
+        take_rows(message, n);
     else
         take_ask(message, n);
     free(message);

@@ -88,16 +88,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_template *t = NULL;
     struct sl_err err = {{0}};
     uint64_t start = cpu_ns();
-    enum sl_status st = sl_template_compile((const char *)data, size, &t, &err);
+    enum sl_status status = sl_template_compile((const char *)data, size, &t, &err);
     check("compiling", cpu_ns() - start, FLOOR_NS + size * COMPILE_NS, 0);
-    if (st != SL_OK)
+    if (status != SL_OK)
         return 0;
     char *text = NULL;
     size_t len;
     start = cpu_ns();
-    st = sl_template_render(t, vars, &limits, &text, &len, &err);
+    status = sl_template_render(t, vars, &limits, &text, &len, &err);
     check("rendering", cpu_ns() - start, FLOOR_NS + steps * STEP_NS, steps);
-    if (st == SL_OK)
+    if (status == SL_OK)
         free(text);
     sl_template_destroy(&t);
     return 0;

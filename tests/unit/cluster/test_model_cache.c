@@ -81,10 +81,10 @@ static void *link_main(void *unused) {
         sl_put_u32(piece, far_end.asked[far_end.n_came].file);
         sl_put_u64(piece + 4, far_end.asked[far_end.n_came].offset);
         pthread_mutex_unlock(&far_end.lock);
-        enum sl_status st =
+        enum sl_status status =
             sl_model_cache_take(far_end.cache, piece, SL_PIECE_HEAD_BYTES + SL_PIECE_BYTES, &err);
         pthread_mutex_lock(&far_end.lock);
-        assert_int_equal(st, SL_OK);
+        assert_int_equal(status, SL_OK);
         far_end.n_came++;
         pthread_cond_broadcast(&far_end.changed);
     }
@@ -123,9 +123,9 @@ static void fetch(const struct folder *dir, const struct sl_setup_model *m, uint
     far_end.n_all = n_all;
     assert_int_equal(sl_model_cache_open(dir->path, m, &far_end.cache, &err), SL_OK);
     assert_int_equal(pthread_create(&link, NULL, link_main, NULL), 0);
-    enum sl_status st = sl_model_cache_headers(far_end.cache, &far_end.source, &err);
+    enum sl_status status = sl_model_cache_headers(far_end.cache, &far_end.source, &err);
     pthread_join(link, NULL);
-    if (st != SL_OK)
+    if (status != SL_OK)
         fail_msg("%s", err.text);
     assert_int_equal(far_end.n_asked, n_all);
     sl_model_cache_close(&far_end.cache);

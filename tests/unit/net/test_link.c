@@ -195,9 +195,9 @@ static enum sl_status send_one(struct sl_link *l, uint32_t frame, size_t n) {
     for (size_t i = 0; i < n; i++)
         bytes[i] = byte_of(frame, i);
     const struct sl_bytes_part parts[] = {{bytes, n / 3}, {bytes + n / 3, n - n / 3}};
-    enum sl_status st = sl_link_send(l, SL_FRAME_CALL, 3, parts, 2);
+    enum sl_status status = sl_link_send(l, SL_FRAME_CALL, 3, parts, 2);
     free(bytes);
-    return st;
+    return status;
 }
 
 /* ---- what is sent arrives ---- */
@@ -212,10 +212,10 @@ static void echo(bool keyed, bool tcp) {
     room_join(&r);
     for (uint32_t i = 0; i < n; i++) {
         size_t bytes = sizes[i % (sizeof sizes / sizeof *sizes)];
-        enum sl_status st;
-        while ((st = send_one(r.near.link, i, bytes)) == SL_AGAIN)
+        enum sl_status status;
+        while ((status = send_one(r.near.link, i, bytes)) == SL_AGAIN)
             usleep(100); /* the queue is full: nothing was sent */
-        assert_int_equal(st, SL_OK);
+        assert_int_equal(status, SL_OK);
         sum += bytes;
         sent++;
     }
@@ -319,14 +319,14 @@ static int connect_raw(const struct room *r) {
 static struct sl_transport *connect_proven(const struct room *r) {
     struct sl_transport *t;
     struct sl_err err;
-    enum sl_status st;
+    enum sl_status status;
     short events;
     assert_int_equal(sl_transport_create(connect_raw(r), r->key, false, &t, &err), SL_OK);
-    while ((st = sl_transport_shake(t, &events, &err)) == SL_AGAIN) {
+    while ((status = sl_transport_shake(t, &events, &err)) == SL_AGAIN) {
         struct pollfd fd = {sl_transport_fd(t), events, 0};
         (void)!poll(&fd, 1, 1000);
     }
-    if (st != SL_OK)
+    if (status != SL_OK)
         fail_msg("%s", err.text);
     return t;
 }
