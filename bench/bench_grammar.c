@@ -67,8 +67,8 @@ static struct sl_grammar *compile(const char *schema, double *out_ms) {
     return g;
 }
 
-static void check(enum sl_status st, const struct sl_err *err) {
-    if (st != SL_OK) {
+static void check(enum sl_status status, const struct sl_err *err) {
+    if (status != SL_OK) {
         fprintf(stderr, "%s\n", err->text);
         exit(1);
     }

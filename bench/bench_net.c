@@ -45,8 +45,8 @@ static void was_lost(struct sl_link_owner *o, struct sl_link *l, enum sl_status 
     exit(0);
 }
 
-static void must(enum sl_status st, const struct sl_err *err) {
-    if (st == SL_OK)
+static void must(enum sl_status status, const struct sl_err *err) {
+    if (status == SL_OK)
         return;
     fprintf(stderr, "bench_net: %s\n", err->text);
     exit(1);

@@ -47,13 +47,13 @@ static enum sl_status slow_embed(struct sl_device *d, const struct sl_op_embed *
 static enum sl_status open_null(const struct sl_device_source *source, uint32_t index,
                                 struct sl_device **out, struct sl_err *err) {
     (void)index;
-    enum sl_status st = sl_null_open(out, err);
-    if (st == SL_OK && ((const struct null_source *)source)->slow) {
+    enum sl_status status = sl_null_open(out, err);
+    if (status == SL_OK && ((const struct null_source *)source)->slow) {
         slow_ops = *(*out)->ops;
         slow_ops.embed = slow_embed;
         (*out)->ops = &slow_ops;
     }
-    return st;
+    return status;
 }
 
 static double seconds(clockid_t clock) {

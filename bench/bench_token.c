@@ -256,42 +256,42 @@ static enum sl_status matmul1(const float *from, struct sl_weight w, float *to, 
 
 static enum sl_status part_embed(const struct layer *l) {
     (void)l;
-    enum sl_status st = sl_op_embed(dev, &(struct sl_op_embed){embedding, ids, x, n_tok, 1});
-    return st ? st
-              : sl_op_rope_table(
-                    dev, &(struct sl_op_rope_table){pos, inv_freq, table, n_tok, DIM / 2, 1});
+    enum sl_status status = sl_op_embed(dev, &(struct sl_op_embed){embedding, ids, x, n_tok, 1});
+    return status ? status
+                  : sl_op_rope_table(
+                        dev, &(struct sl_op_rope_table){pos, inv_freq, table, n_tok, DIM / 2, 1});
 }
 static enum sl_status part_qkv(const struct layer *l) {
-    enum sl_status st = norm(x, l->attn_norm, h, n_tok, N_EMBD);
-    return st ? st
-              : sl_op_matmul(dev, &(struct sl_op_matmul){.x = h,
-                                                         .n_tok = n_tok,
-                                                         .n_decode = n_decode,
-                                                         .n_w = 3,
-                                                         .out = {{l->q, NULL, q, false},
-                                                                 {l->k, NULL, k, false},
-                                                                 {l->v, NULL, v, false}}});
+    enum sl_status status = norm(x, l->attn_norm, h, n_tok, N_EMBD);
+    return status ? status
+                  : sl_op_matmul(dev, &(struct sl_op_matmul){.x = h,
+                                                             .n_tok = n_tok,
+                                                             .n_decode = n_decode,
+                                                             .n_w = 3,
+                                                             .out = {{l->q, NULL, q, false},
+                                                                     {l->k, NULL, k, false},
+                                                                     {l->v, NULL, v, false}}});
 }
 static enum sl_status rope(float *from, uint32_t heads) {
     return sl_op_rope(dev, &(struct sl_op_rope){from, table, n_tok, heads, DIM, heads * DIM,
                                                 DIM / 2, SL_ROPE_NEOX});
 }
 static enum sl_status part_rope_kv(const struct layer *l) {
-    enum sl_status st = norm(q, l->q_norm, q, n_tok * N_HEAD, DIM);
-    if (!st)
-        st = norm(k, l->k_norm, k, n_tok * N_KV, DIM);
-    if (!st)
-        st = rope(q, N_HEAD);
-    if (!st)
-        st = rope(k, N_KV);
-    return st ? st
-              : sl_op_kv_write(dev, &(struct sl_op_kv_write){.kv = l->kv,
-                                                             .k = k,
-                                                             .v = v,
-                                                             .slot = slot,
-                                                             .n_tok = n_tok,
-                                                             .stride_k = N_KV * DIM,
-                                                             .stride_v = N_KV * DIM});
+    enum sl_status status = norm(q, l->q_norm, q, n_tok * N_HEAD, DIM);
+    if (!status)
+        status = norm(k, l->k_norm, k, n_tok * N_KV, DIM);
+    if (!status)
+        status = rope(q, N_HEAD);
+    if (!status)
+        status = rope(k, N_KV);
+    return status ? status
+                  : sl_op_kv_write(dev, &(struct sl_op_kv_write){.kv = l->kv,
+                                                                 .k = k,
+                                                                 .v = v,
+                                                                 .slot = slot,
+                                                                 .n_tok = n_tok,
+                                                                 .stride_k = N_KV * DIM,
+                                                                 .stride_v = N_KV * DIM});
 }
 static enum sl_status part_attention(const struct layer *l) {
     return sl_op_attention(dev, &(struct sl_op_attention){.kv = l->kv,
@@ -308,59 +308,59 @@ static enum sl_status part_attention(const struct layer *l) {
                                                           .scale = 0.088f});
 }
 static enum sl_status part_rope_attention(const struct layer *l) {
-    enum sl_status st = part_rope_kv(l);
-    return st ? st : part_attention(l);
+    enum sl_status status = part_rope_kv(l);
+    return status ? status : part_attention(l);
 }
 static enum sl_status part_out(const struct layer *l) {
     return matmul1(attn, l->o, x, true);
 }
 static enum sl_status part_router(const struct layer *l) {
-    enum sl_status st = norm(x, l->ffn_norm, h, n_tok, N_EMBD);
-    if (!st)
-        st = matmul1(h, l->router, router, false);
-    return st ? st
-              : sl_op_router(dev, &(struct sl_op_router){.logits = router,
-                                                         .ids = expert_ids,
-                                                         .weights = weights,
-                                                         .n_tok = n_tok,
-                                                         .n_expert = N_EXPERT,
-                                                         .k = TOP_K,
-                                                         .score = SL_ROUTER_SOFTMAX,
-                                                         .normalize = true,
-                                                         .scale = 1});
+    enum sl_status status = norm(x, l->ffn_norm, h, n_tok, N_EMBD);
+    if (!status)
+        status = matmul1(h, l->router, router, false);
+    return status ? status
+                  : sl_op_router(dev, &(struct sl_op_router){.logits = router,
+                                                             .ids = expert_ids,
+                                                             .weights = weights,
+                                                             .n_tok = n_tok,
+                                                             .n_expert = N_EXPERT,
+                                                             .k = TOP_K,
+                                                             .score = SL_ROUTER_SOFTMAX,
+                                                             .normalize = true,
+                                                             .scale = 1});
 }
 static enum sl_status part_experts(const struct layer *l) {
-    enum sl_status st = sl_op_moe(dev, &(struct sl_op_moe){.x = h,
-                                                           .ids = expert_ids,
-                                                           .pair_y = pair_y,
-                                                           .device_refs = l->refs,
-                                                           .gate_dtype = SL_DTYPE_Q4_K,
-                                                           .up_dtype = SL_DTYPE_Q4_K,
-                                                           .down_dtype = SL_DTYPE_Q6_K,
-                                                           .n_tok = n_tok,
-                                                           .n_decode = n_decode,
-                                                           .k = TOP_K,
-                                                           .n_pairs = n_tok * TOP_K,
-                                                           .n_expert = N_EXPERT,
-                                                           .n_embd = N_EMBD,
-                                                           .n_ff = N_FF});
-    return st ? st
-              : sl_op_moe_combine(
-                    dev, &(struct sl_op_moe_combine){pair_y, weights, x, n_tok, TOP_K, N_EMBD});
+    enum sl_status status = sl_op_moe(dev, &(struct sl_op_moe){.x = h,
+                                                               .ids = expert_ids,
+                                                               .pair_y = pair_y,
+                                                               .device_refs = l->refs,
+                                                               .gate_dtype = SL_DTYPE_Q4_K,
+                                                               .up_dtype = SL_DTYPE_Q4_K,
+                                                               .down_dtype = SL_DTYPE_Q6_K,
+                                                               .n_tok = n_tok,
+                                                               .n_decode = n_decode,
+                                                               .k = TOP_K,
+                                                               .n_pairs = n_tok * TOP_K,
+                                                               .n_expert = N_EXPERT,
+                                                               .n_embd = N_EMBD,
+                                                               .n_ff = N_FF});
+    return status ? status
+                  : sl_op_moe_combine(
+                        dev, &(struct sl_op_moe_combine){pair_y, weights, x, n_tok, TOP_K, N_EMBD});
 }
 static enum sl_status part_output(const struct layer *l) {
     (void)l;
     uint32_t rows = n_decode ? n_tok : 1;
-    enum sl_status st = norm(x, output_norm, h, rows, N_EMBD);
-    if (!st)
-        st = sl_op_matmul(dev, &(struct sl_op_matmul){.x = h,
-                                                      .n_tok = rows,
-                                                      .n_decode = n_decode,
-                                                      .n_w = 1,
-                                                      .out = {{output, NULL, logits, false}}});
-    return st ? st
-              : sl_op_block_max(dev, &(struct sl_op_block_max){logits, maxima, maxima_at, sums,
-                                                               sums_at, rows, N_VOCAB});
+    enum sl_status status = norm(x, output_norm, h, rows, N_EMBD);
+    if (!status)
+        status = sl_op_matmul(dev, &(struct sl_op_matmul){.x = h,
+                                                          .n_tok = rows,
+                                                          .n_decode = n_decode,
+                                                          .n_w = 1,
+                                                          .out = {{output, NULL, logits, false}}});
+    return status ? status
+                  : sl_op_block_max(dev, &(struct sl_op_block_max){logits, maxima, maxima_at, sums,
+                                                                   sums_at, rows, N_VOCAB});
 }
 
 typedef enum sl_status part_fn(const struct layer *l);

@@ -40,6 +40,7 @@ def options():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--gen", type=int, default=48)
     p.add_argument("--prompt", type=int, default=512)
+    p.add_argument("--batch", type=int, default=0, help="rows of a step at most; 0 = the program's own")
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--resident", type=lambda s: [int(n) for n in s.split(",") if n], default=[3])
     p.add_argument("--prefix", type=shlex.split, default=[])
@@ -58,6 +59,8 @@ def measure(o, t, n):
                                           within=[*o.prefix, *g.command([])]))
         argv = [o.sluice, "bench", "-m", o.model, "--device", "cpu", "-t", str(o.threads), "-p", str(o.prompt), "-n", str(o.gen), "-r", "1",
                 "--heat-file", "off", "--json", "--ram", f"{o.limit}MiB"]
+        if o.batch:
+            argv += ["-b", str(o.batch)]
         if n in o.resident:
             argv += ["--experts", "resident"]
         if workers:

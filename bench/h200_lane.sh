@@ -6,7 +6,9 @@
 #   bench/h200_lane.sh run DIR [OUT]    where the GPU is (python3, gcc)
 # PARTS (default "conformance models rows lane real"):
 #   conformance  all conformance programs, CUDA against the CPU
-#   models       tests/gpu/models.py: small models of every architecture in every placement (ONLY="mamba lfm2": those)
+#   models       tests/gpu/models.py: small models of every architecture in every placement (ONLY="mamba lfm2": those; MODELS_LIMIT=900 seconds)
+#   sanitize     conformance programs and small models (SANITIZE: names in models.py, one of each kind of layer by default)
+#                under compute-sanitizer's memcheck; TOOLS="memcheck racecheck": the conformance programs under those
 #   parts        bench_token: each part of a layer, steps of ROWS (default "1 8 12 16 32 64") generated rows
 #   rows         `sluice bench` resident, --parallel of ROWS
 #   lane, real   a quarter of the experts in VRAM, uniform routing and the real model's, lane off and auto in turns, links
@@ -93,9 +95,49 @@ conformance() {
 models() {
     local only=()
     for name in ${ONLY:-}; do only+=(--only "$name"); done
-    timeout 420 python3 "$dir/tests/gpu/models.py" "$sluice" --jobs 8 "${only[@]}" >"$out/models.log" 2>&1 && passed || failed models
+    timeout "${MODELS_LIMIT:-900}" python3 "$dir/tests/gpu/models.py" "$sluice" --jobs 8 "${only[@]}" >"$out/models.log" 2>&1 && passed || failed models
     grep -v '^ok' "$out/models.log" | tail -30
     echo "  $(grep -c '^ok' "$out/models.log") of $(sed -n 's/^1\.\.//p' "$out/models.log") passed"
+}
+
+# A sluice that runs under memcheck; what it finds makes the program's exit status 9.
+sanitized_sluice() {
+    printf '#!/bin/bash\nexec "%s" --error-exitcode 9 --log-file "%s/memcheck.%%p.log" "%s" "$@"\n' "$sanitizer" "$out" "$sluice" >"$1"
+    chmod +x "$1"
+}
+
+sanitize() {
+    local name tool rc pids only=()
+    sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null) ||
+        { echo "skipped: compute-sanitizer is not installed"; return; }
+    for tool in ${TOOLS:-memcheck}; do
+        pids=()
+        for name in "$dir"/bin/test_*; do
+            CMOCKA_MESSAGE_OUTPUT=TAP timeout "${LIMIT:-400}" "$sanitizer" --tool "$tool" --error-exitcode 9 "$name" --backend cuda \
+                >"$out/$tool-$(basename "$name").log" 2>&1 </dev/null &
+            pids+=("$!:$tool-$(basename "$name")")
+        done
+        for name in "${pids[@]}"; do
+            wait "${name%:*}"
+            rc=$?
+            if [ $rc = 0 ]; then
+                printf '%s %s; ' "${name#*:}" "$(grep -c '^ok.* on cuda' "$out/${name#*:}.log")"
+                passed
+            else
+                grep -A12 '^not ok\|^========= [^EC]' "$out/${name#*:}.log" | head -40
+                failed "${name#*:}: exit status $rc"
+            fi
+        done
+        echo
+    done
+    sanitized_sluice "$dir/bin/sluice-sanitized"
+    for name in ${SANITIZE:-qwen3moe gpt-oss qwen35moe deepseek2 deepseek32 kimi-linear nemotron_h lfm2moe mamba}; do only+=(--only "$name"); done
+    timeout "${LIMIT:-400}" python3 "$dir/tests/gpu/models.py" "$dir/bin/sluice-sanitized" --jobs 8 "${only[@]}" >"$out/sanitized-models.log" 2>&1 &&
+        passed || failed "models under memcheck"
+    grep -v '^ok' "$out/sanitized-models.log" | tail -30
+    cat "$out"/memcheck.*.log 2>/dev/null | grep -h -A12 '^========= [^EC]' | head -60
+    echo "  models: $(grep -c '^ok' "$out/sanitized-models.log") of $(sed -n 's/^1\.\.//p' "$out/sanitized-models.log") passed, \
+$(cat "$out"/memcheck.*.log | grep -c 'ERROR SUMMARY: 0 errors') of $(find "$out" -name 'memcheck.*.log' | wc -l) runs without an error"
 }
 
 # --vram for a quarter of the experts.
@@ -158,9 +200,10 @@ run() {
     "$sluice" --version || return 1
     parts=" ${PARTS:-conformance models rows lane real} "
     uniform=${MODELS:-/tmp}/qwen3-30b-a3b.gguf real=${MODELS:-/tmp}/qwen3-30b-a3b-real.gguf
-    [[ ! $parts =~ \ (conformance|parts)\  ]] || link_programs
+    [[ ! $parts =~ \ (conformance|sanitize|parts)\  ]] || link_programs
     [[ $parts != *" conformance "* ]] || { say conformance && conformance; }
     [[ $parts != *" models "* ]] || { say models && models; }
+    [[ $parts != *" sanitize "* ]] || { say "compute-sanitizer" && sanitize; }
     if [[ $parts == *" parts "* ]]; then
         say "each part of a layer"
         # shellcheck disable=SC2046
