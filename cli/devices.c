@@ -1,7 +1,7 @@
-/* sluice devices: what this build finds to compute with, and why it would not use something. */
-#include "backends/registry.h"
-#include "cli/args.h"
-#include "cli/commands.h"
+/* sluice devices: the devices that this build finds, and why it would not use one. */
+#include "backends/registry/registry.h"
+#include "cli/options/args.h"
+#include "cli/options/commands.h"
 #include "common/log.h"
 
 #include <jansson.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A device, opened for a moment: what opening shows to be wrong is found, and its free memory. */
+/* A device, opened briefly: this shows its free memory, and faults that only opening reveals. */
 struct device {
     const struct sl_backend *backend;
     struct sl_device_found found;

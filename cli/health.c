@@ -1,7 +1,7 @@
 /* sluice health: asks a server on this machine how it is, over its UNIX socket, which needs no
  * port, no certificate and no key. */
-#include "cli/args.h"
-#include "cli/commands.h"
+#include "cli/options/args.h"
+#include "cli/options/commands.h"
 #include "common/clock.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define MAX_REPLY_BYTES 8192u
-/* As much as a server may be told: both may have it from one SLUICE_TIMEOUT_S. */
+/* The same limit as the server's --timeout-s, since both may read it from one SLUICE_TIMEOUT_S. */
 #define MAX_TIMEOUT_S 31536000
 #define MAX_POLL_MS   3600000
 #define REQUEST       "GET /health HTTP/1.0\r\n\r\n"

@@ -1,6 +1,6 @@
 /* sluice keygen: a new key for machines that serve one model together. */
-#include "cli/args.h"
-#include "cli/commands.h"
+#include "cli/options/args.h"
+#include "cli/options/commands.h"
 #include "net/key.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
-#include "cli/args.h"
-#include "cli/commands.h"
-#include "cli/completion.h"
-#include "cli/process_limits.h"
-#include "cli/process_memory.h"
-#include "cli/process_start.h"
+#include "cli/options/args.h"
+#include "cli/options/commands.h"
+#include "cli/options/completion.h"
+#include "cli/process/process_limits.h"
+#include "cli/process/process_memory.h"
+#include "cli/process/process_start.h"
 #include "common/version.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ static void print_usage(FILE *out) {
                  "  sluice serve MODEL.gguf   http://127.0.0.1:8080\n");
 }
 
-/* A command's exit code, or 1 where what it printed did not get through. */
+/* A command's exit code, or 1 if its output could not be written. */
 static int end(int rc) {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return rc;

@@ -1,7 +1,7 @@
 /* sluice pull: models from repositories and URLs. */
-#include "cli/args.h"
-#include "cli/commands.h"
-#include "cli/pulled_model.h"
+#include "cli/options/args.h"
+#include "cli/options/commands.h"
+#include "cli/options/pulled_model.h"
 #include "common/clock.h"
 #include "pull/download.h"
 

@@ -1,8 +1,8 @@
 /* sluice score: perplexity and log-probabilities of a text. */
-#include "cli/args.h"
-#include "cli/commands.h"
-#include "cli/engine_options.h"
-#include "cli/open_engine.h"
+#include "cli/options/args.h"
+#include "cli/options/commands.h"
+#include "cli/options/engine_options.h"
+#include "cli/options/open_engine.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/output.h"
@@ -112,8 +112,8 @@ static bool encode_text(const struct options *o, const struct sl_model *model, s
     return status == SL_OK;
 }
 
-/* NumPy's format, version 1.0, with a header of HEAD_BYTES where others write 128: what follows
- * starts at a page, and a file of ours is known for it. Source: numpy.lib.format. */
+/* NumPy's format, version 1.0, with a header of HEAD_BYTES where others write 128: the data starts
+ * at a page boundary, and our own files can be recognised by it. Source: numpy.lib.format. */
 #define HEAD_BYTES 4096u
 #define NPY_SHAPE  "{'descr': '<f4', 'fortran_order': False, 'shape': ("
 static const char npy_magic[10] = {(char)0x93,
@@ -220,7 +220,7 @@ static bool open_npy(struct scoring *s) {
         fprintf(stderr, "sluice score: --logprobs %s\n", err.text);
         return false;
     }
-    int fd = dup(s->out.fd); /* the stream's; out's is kept to take back what was written */
+    int fd = dup(s->out.fd); /* the stream's own; out's stays open to undo what was written */
     s->row = malloc(s->n_vocab * sizeof *s->row);
     s->npy = fd >= 0 && s->row ? fdopen(fd, "wb") : NULL;
     if (!s->npy && fd >= 0)

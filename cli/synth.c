@@ -1,6 +1,6 @@
-#include "cli/args.h"
-#include "cli/args_env.h"
-#include "cli/commands.h"
+#include "cli/options/args.h"
+#include "cli/options/args_env.h"
+#include "cli/options/commands.h"
 #include "cli/synth_presets.h"
 #include "common/clock.h"
 #include "common/limits.h"
@@ -158,6 +158,8 @@ static bool apply_latent(const char *name, struct sl_synth_config *c) {
          "kimi-linear",
          0,
          128},
+        {"ling-3.0-tiny", 24,     1, 1536, 16,   256, 192,  128,           128, 8,  512, 4608,
+         157184,          131072, 0, 8,    6e6f, 0,   2.5f, "bailingmoe3", 0,   128},
     };
     for (size_t i = 0; i < SL_COUNTOF(shapes); i++) {
         if (strcmp(name, shapes[i].name) != 0)
@@ -303,8 +305,9 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b, "
         "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
         "deepseek-v3, deepseek-v3.2, kimi-k2, glm-4.7-flash, glm-5.2, gemma4-26b, llama4-scout, "
-        "glm-4.5-air, minimax-m2, "
-        "lfm2-8b-a1b, granite-4-h-small, jamba-mini, nemotron-3-nano, kimi-linear-48b-a3b",
+        "glm-4.5-air, minimax-m2, minimax-m3, "
+        "lfm2-8b-a1b, granite-4-h-small, jamba-mini, nemotron-3-nano, kimi-linear-48b-a3b, "
+        "ling-3.0-tiny",
         name);
     return false;
 }
@@ -322,7 +325,8 @@ static const struct sl_arg args[] = {
     {SL_ARG_STRING, 0, "--preset", "NAME", &given.preset,
      "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b, gpt-oss-120b, "
      "qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, deepseek-v3, deepseek-v3.2, "
-     "kimi-k2, glm-4.7-flash, glm-5.2, gemma4-26b, llama4-scout, glm-4.5-air or minimax-m2",
+     "kimi-k2, glm-4.7-flash, glm-5.2, gemma4-26b, llama4-scout, glm-4.5-air, minimax-m2 or "
+     "minimax-m3",
      false},
     {SL_ARG_U64, 0, "--seed", "N", &given.c.seed, "the same seed gives the same bytes (default 1)",
      false},
@@ -332,14 +336,7 @@ static const struct sl_arg args[] = {
      "leave tensors as holes, which take no space: for inspect and plan", false},
     {SL_ARG_FLAG, 'q', "--quiet", NULL, &given.quiet, "no progress", false},
     {SL_ARG_HEADING, 0, "Shape", NULL, NULL, NULL, false},
-    {SL_ARG_STRING, 0, "--arch", "NAME", &given.c.arch,
-     "qwen3moe (default), qwen2moe, olmoe, llama, qwen3, qwen2, ernie4_5-moe, hunyuan-moe, "
-     "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe, deepseek2, gemma4, llama4, afmoe, "
-     "laguna, cohere2moe, dbrx, grok, mimo2, glm4moe, minimax-m2, dots1, deepseek, bailingmoe, "
-     "bailingmoe2, hy_v3, mellum, granitemoe, exaone-moe, mistral4, "
-     "arctic, step35, mistral3, smallthinker, maple, phimoe, lfm2moe, granitehybrid, jamba, "
-     "deepseek32, glm-dsa, nemotron_h, nemotron_h_moe, kimi-linear",
-     false},
+    {SL_ARG_STRING, 0, "--arch", "NAME", &given.c.arch, NULL, false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",
      false},
@@ -369,6 +366,10 @@ static const struct sl_arg args[] = {
      "of each layer its one part, from the start again where it ends: M Mamba-2, * attention, E a "
      "feed-forward part (nemotron_h_moe; default ME*E)",
      false},
+    {SL_ARG_U32, 0, "--adjugate-ff", "N", &given.c.n_ff_adjugate,
+     "width of an adjugate expert (grovemoe; default 64)", false},
+    {SL_ARG_U32, 0, "--per-adjugate", "N", &given.c.n_per_adjugate,
+     "experts that share one (grovemoe; default 2)", false},
     {SL_ARG_U32, 0, "--expert-latent", "N", &given.c.n_expert_latent,
      "elements of the rows that experts read (nemotron_h_moe; default: the hidden state's)", false},
     {SL_ARG_U32, 0, "--temper", "N", &given.c.temper,
@@ -449,6 +450,14 @@ static const struct sl_arg args[] = {
      "positions that it chooses (default 64)", false},
     {SL_ARG_U32, 0, "--index-every", "N", &given.c.index_every,
      "every N-th layer has an indexer, from the first on (glm-dsa; default: all)", false},
+    {SL_ARG_U32, 0, "--index-block", "N", &given.c.index_block,
+     "positions of a block, which it then chooses (minimax-m3; default 16)", false},
+    {SL_ARG_U32, 0, "--index-local", "N", &given.c.n_index_local,
+     "last blocks of a row that are always among them (minimax-m3; default 1)", false},
+    {SL_ARG_U32, 0, "--window-latent", "N", &given.c.n_latent_window,
+     "elements of a latent in layers with a window (dots3note; default: as the others)", false},
+    {SL_ARG_U32, 0, "--window-value-dim", "N", &given.c.head_dim_v_window,
+     "elements of a head's value there (dots3note; default: as the others)", false},
     {SL_ARG_FLAG, 0, "--joined-kv", NULL, &given.c.joined_kv,
      "one matrix for keys and values, as in older files", false},
     {SL_ARG_FLAG, 0, "--sigmoid", NULL, &given.c.router_sigmoid,
@@ -458,7 +467,9 @@ static const struct sl_arg args[] = {
     {SL_ARG_F32, 0, "--yarn-multiplier", "F", &given.c.yarn_log_mul,
      "rope.scaling.yarn_log_multiplier (default: none)", false},
     {SL_ARG_U32, 0, "--nextn", "N", &given.c.n_nextn,
-     "layers behind the last that guess ahead, which nothing runs (default 0)", false},
+     "layers behind the last that guess ahead (default 0)", false},
+    {SL_ARG_U32, 0, "--nextn-right", "N", &given.c.nextn_right,
+     "of 100 tokens these know the successor of so many (default 0: they are random)", false},
     {SL_ARG_HEADING, 0, "Tensor types (a list such as Q4_K,Q6_K alternates over layers)", NULL,
      NULL, NULL, false},
     {SL_ARG_STRING, 't', "--type", "TYPE", &given.type,
@@ -480,6 +491,21 @@ static const struct sl_arg args[] = {
      "0..1: chance that a generated token stays in its neighbourhood", false},
 };
 
+/* "--arch": the architectures by name. */
+static const char *help_of(const char *option) {
+    static char text[2048];
+    (void)option;
+    text[0] = 0;
+    for (uint32_t i = 0; sl_synth_arch_at(i); i++) {
+        size_t n = strlen(text);
+        const char *is_default =
+            strcmp(sl_synth_arch_at(i), sl_synth_default.arch) ? "" : " (default)";
+        snprintf(text + n, sizeof text - n, "%s%s%s", i ? ", " : "", sl_synth_arch_at(i),
+                 is_default);
+    }
+    return text;
+}
+
 static const struct sl_command command = {
     .name = "synth",
     .about = "Writes a synthetic model: random weights of sound scale, any shape and type mix, "
@@ -490,6 +516,7 @@ static const struct sl_command command = {
              "  sluice synth --preset kimi-k2 --headers-only -o shape.gguf\n",
     .args = args,
     .n_args = SL_COUNTOF(args),
+    .help_of = help_of,
 };
 
 /* A preset sets what other options then change, so it is looked for first. */

@@ -1,6 +1,6 @@
 #include "cli/synth_presets.h"
 
-#include "cli/args.h"
+#include "cli/options/args.h"
 
 #include <string.h>
 
@@ -9,6 +9,7 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
         const char *name, *arch;
         uint32_t n_layer, n_layer_dense, n_embd, n_head, n_head_kv, head_dim, n_rot;
         uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared, n_ff, n_vocab, n_ctx, n_nextn;
+        uint32_t index_dim, n_index_top, index_block;
         uint32_t n_taps, n_state, n_delta_head, n_delta_head_k, delta_dim, attn_every, moe_step;
         float rope_base, router_scale;
         const char *pattern;
@@ -50,6 +51,27 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
          .n_vocab = 200064,
          .n_ctx = 196608,
          .rope_base = 5e6f},
+        {.name = "minimax-m3",
+         .arch = "minimax-m3",
+         .n_layer = 60,
+         .n_layer_dense = 3,
+         .n_embd = 6144,
+         .n_head = 64,
+         .n_head_kv = 4,
+         .head_dim = 128,
+         .n_rot = 64,
+         .n_expert = 128,
+         .n_expert_used = 4,
+         .n_ff_expert = 3072,
+         .n_ff_shared = 3072,
+         .n_ff = 12288,
+         .n_vocab = 200064,
+         .n_ctx = 524288,
+         .index_dim = 128,
+         .n_index_top = 16,
+         .index_block = 128,
+         .rope_base = 5e6f,
+         .router_scale = 2},
         /* A quarter of its layers have attention, if not each fourth. */
         {.name = "lfm2-8b-a1b",
          .arch = "lfm2moe",
@@ -157,6 +179,11 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
         c->n_ctx = shapes[i].n_ctx;
         c->n_nextn = shapes[i].n_nextn;
         c->tied = shapes[i].tied;
+        if (shapes[i].index_block) {
+            c->index_dim = shapes[i].index_dim;
+            c->n_index_top = shapes[i].n_index_top;
+            c->index_block = shapes[i].index_block;
+        }
         if (shapes[i].n_taps) {
             c->n_taps = shapes[i].n_taps;
             c->attn_every = shapes[i].attn_every;

@@ -1,6 +1,6 @@
 /* sluice tokenize: text to token ids. */
-#include "cli/args.h"
-#include "cli/commands.h"
+#include "cli/options/args.h"
+#include "cli/options/commands.h"
 #include "common/output.h"
 #include "common/utf8.h"
 #include "model/tokenizer/pretokenize.h"
@@ -83,8 +83,8 @@ static int print_json(json_t *root) {
 
 #define MOST_IDS_BYTES (256u << 20) /* as much as `sluice score --ids` reads */
 
-/* There is no room for a mark in a list of ids: it is known by holding ids of this vocabulary and
- * nothing else. No text, model or picture does. */
+/* A list of ids has no room for a magic number: it is recognised by holding ids of this vocabulary
+ * and nothing else, as no text, model or picture does. */
 static bool is_ids(int fd, uint64_t size_bytes, const void *tok) {
     unsigned char le[4096];
     uint32_t n_vocab = sl_tokenizer_n_vocab(tok);
@@ -111,7 +111,7 @@ static int write_ids(const char *path, const struct sl_tokenizer *tok, const str
         fprintf(stderr, "sluice tokenize: --ids-out %s\n", err.text);
         return 1;
     }
-    int fd = dup(out.fd); /* the stream's; out's is kept to take back what was written */
+    int fd = dup(out.fd); /* the stream's own; out's stays open to undo what was written */
     FILE *f = fd >= 0 ? fdopen(fd, "wb") : NULL;
     bool ok = f != NULL;
     for (size_t i = 0; ok && i < ids->n; i++) {

@@ -64,6 +64,8 @@ function sample(text) {
     running: v('sessions_running'), waiting: v('sessions_waiting'), parked: v('sessions_parked'),
     pages: v('kv_pages'), used: v('kv_pages_used'), kept: v('kv_pages_cached'), warmups: v('expert_warmups_left'),
     lane: v('cpu_lane_bytes_total'), up: v('link_bytes_total{how="up"}'), down: v('link_bytes_total{how="down"}'), inPlace: v('link_bytes_total{how="in place"}'),
+    rowHits: v('table_lookups_total{found="memory"}'), rowReads: v('table_lookups_total{found="disk"}'),
+    rowBytes: v('table_read_bytes_total'), rowStall: v('table_stall_seconds_total'), tables: v('table_bytes{where="streamed"}'),
     stages: stages(m), workers: workersOf(m), reused: v('prefix_hit_tokens_total'), rss: m.get('process_resident_memory_bytes') || 0,
   };
 }
@@ -199,6 +201,20 @@ function showStall() {
   $('v-stall-more').textContent = range ? `not read ahead ${percent(demand)}, read too late ${percent(late)}, no free slot ${percent(slot)}` : '';
 }
 
+// Embeddings that are read from the file by row: where the rows of the last minute's tokens were, or of all so far.
+function showTables() {
+  const now = history[history.length - 1], minute = back(FOUND_S);
+  $('card-tables').hidden = !now.tables;
+  if (!now.tables) return;
+  const zero = Object.fromEntries(Object.keys(now).map((k) => [k, 0]));
+  const was = grown('rowHits', minute, now) + grown('rowReads', minute, now) > 0 ? minute : zero;
+  const hits = grown('rowHits', was, now), reads = grown('rowReads', was, now), asked = hits + reads;
+  const steps = grown('decode', was, now) + grown('prefill', was, now);
+  $('v-tables').textContent = asked ? percent(hits / asked) : '–';
+  meter('m-tables', asked ? hits / asked : 0, `Rows found in memory: ${asked ? percent(hits / asked) : 'none asked for yet'}`);
+  $('v-tables-more').textContent = asked ? `${count(reads)} rows from disk, ${bytes(grown('rowBytes', was, now))}; ${percent(Math.min(1, grown('rowStall', was, now) / Math.max(1e-9, steps)))} of the time waiting for them` : `${bytes(now.tables)} in the file`;
+}
+
 function showDisk() {
   const now = history[history.length - 1], was = back(NOW_S), passed = now.t - was.t;
   if (!(passed > 0)) return;
@@ -316,6 +332,7 @@ function show() {
   const { rss } = history[history.length - 1];
   $('memory-now').textContent = rss ? `${bytes(rss)} resident now, ` : '';
   if (machine.experts.streamed) { showFound(); showStall(); showDisk(); }
+  showTables();
 }
 
 async function poll() {

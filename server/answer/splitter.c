@@ -169,7 +169,7 @@ static bool reasoning_step(struct sl_splitter *s) {
             return s->strip = true;
         }
     }
-    /* Kimi's and DeepSeek's control tokens open calls out of the reasoning as well. */
+    /* Kimi's, DeepSeek's and Ling's open calls out of the reasoning as well. */
     bool tools = s->config->tools != NULL;
     const char *const ends[] = {f->think_close, tools ? f->section_open : NULL,
                                 tools && f->think_calls ? f->call_open : NULL};

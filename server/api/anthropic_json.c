@@ -259,7 +259,7 @@ static void open_block(struct sl_buf *b, struct sl_choice *c, const struct sl_pa
     }
 }
 
-static void part(struct sl_buf *b, struct sl_choice *c, const struct sl_part *part) {
+static void put_part(struct sl_buf *b, struct sl_choice *c, const struct sl_part *part) {
     static const char *const deltas[] = {
         [SL_PART_CONTENT] = "text_delta\",\"text\":",
         [SL_PART_REASONING] = "thinking_delta\",\"thinking\":",
@@ -306,7 +306,7 @@ const struct sl_renderer sl_messages_renderer = {
     .id_prefix = "msg_",
     .whole = whole,
     .begin = begin,
-    .part = part,
+    .part = put_part,
     .finish = finish,
     .end = end,
     .fail = fail,

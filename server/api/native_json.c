@@ -53,7 +53,7 @@ static void put_number(struct sl_buf *b, const char *name, float value) {
 }
 
 /* -1: all. */
-static void put_window(struct sl_buf *b, const char *name, uint32_t n) {
+static void put_last_n(struct sl_buf *b, const char *name, uint32_t n) {
     sl_buf_printf(b, ",\"%s\":%lld", name, n == UINT32_MAX ? -1 : (long long)n);
 }
 
@@ -61,7 +61,7 @@ static void put_dry(struct sl_buf *b, const struct sl_dry *d) {
     put_number(b, "dry_multiplier", d->multiplier);
     put_number(b, "dry_base", d->base);
     sl_buf_printf(b, ",\"dry_allowed_length\":%u", d->allowed_length);
-    put_window(b, "dry_penalty_last_n", d->last_n);
+    put_last_n(b, "dry_penalty_last_n", d->last_n);
     sl_buf_puts(b, ",\"dry_sequence_breakers\":[");
     for (uint32_t i = 0; d->breakers && i < d->breakers->n; i++) {
         sl_buf_puts(b, i ? "," : "");
@@ -78,7 +78,7 @@ static void put_settings(struct sl_buf *b, const struct sl_gen *g) {
                   ",\"generation_settings\":{\"n_predict\":%lld,\"max_tokens\":%lld,"
                   "\"seed\":%lld,\"top_k\":%u,\"min_tokens\":%u",
                   n_predict, n_predict, (long long)s->seed, s->top_k, s->min_tokens);
-    put_window(b, "repeat_last_n", s->repeat_last_n);
+    put_last_n(b, "repeat_last_n", s->repeat_last_n);
     put_number(b, "temperature", s->temperature);
     put_number(b, "top_p", s->top_p);
     put_number(b, "min_p", s->min_p);
@@ -219,7 +219,7 @@ static void progress(struct sl_buf *b, const struct sl_gen *g, const struct sl_p
     sl_buf_puts(b, "}\n\n");
 }
 
-static void part(struct sl_buf *b, struct sl_choice *c, const struct sl_part *part) {
+static void put_part(struct sl_buf *b, struct sl_choice *c, const struct sl_part *part) {
     if (part->text.len && memchr(part->text.ptr, '\n', part->text.len))
         c->render.has_line_break = true;
     sl_buf_printf(b, "data: {\"index\":%u,\"content\":", c->index);
@@ -263,7 +263,7 @@ const struct sl_renderer sl_native_renderer = {
     .repeats_prompt = true,
     .whole = whole,
     .progress = progress,
-    .part = part,
+    .part = put_part,
     .finish = finish,
     .end = end,
     .fail = fail,

@@ -248,7 +248,7 @@ static void close_call(struct sl_buf *b, struct sl_choice *c) {
 }
 
 /* The part is in the last segment already. */
-static void part(struct sl_buf *b, struct sl_choice *c, const struct sl_part *part) {
+static void put_part(struct sl_buf *b, struct sl_choice *c, const struct sl_part *part) {
     if (part->kind == SL_PART_ARGUMENTS)
         return;
     close_call(b, c);
@@ -285,7 +285,7 @@ const struct sl_renderer sl_ollama_renderer = {
     .lines = true,
     .keeps_parts = true,
     .whole = whole,
-    .part = part,
+    .part = put_part,
     .finish = finish,
     .end = end,
     .fail = fail,

@@ -324,7 +324,7 @@ static void close_item(struct sl_buf *b, struct sl_choice *c) {
 }
 
 /* The part is in the last segment already. */
-static void part(struct sl_buf *b, struct sl_choice *c, const struct sl_part *part) {
+static void stream_part(struct sl_buf *b, struct sl_choice *c, const struct sl_part *part) {
     if (part->text.len == 0 && part->kind != SL_PART_CALL)
         return;
     uint32_t i = c->segments.n - 1;
@@ -373,7 +373,7 @@ const struct sl_renderer sl_responses_renderer = {
     .keeps_parts = true,
     .whole = whole,
     .begin = begin,
-    .part = part,
+    .part = stream_part,
     .finish = finish,
     .end = end,
     .fail = fail,

@@ -185,6 +185,12 @@ static double received(const struct sl_remote_look *w) {
 static double queued(const struct sl_remote_look *w) {
     return (double)w->queued_bytes;
 }
+static double calls(const struct sl_remote_look *w) {
+    return (double)w->n_calls;
+}
+static double waited(const struct sl_remote_look *w) {
+    return (double)w->waited_ns * 1e-9;
+}
 static double round_trip(const struct sl_remote_look *w) {
     return (double)w->round_trip_ns * 1e-9;
 }
@@ -207,6 +213,10 @@ static void write_workers(FILE *out, const struct sl_server *s) {
                         "Bytes received over the current link from a worker", received);
     write_worker_metric(out, w, n, "sluice_worker_queued_bytes", "gauge",
                         "Bytes queued for a worker", queued);
+    write_worker_metric(out, w, n, "sluice_worker_calls_total", "counter",
+                        "Requests to the stages of a worker", calls);
+    write_worker_metric(out, w, n, "sluice_worker_wait_seconds_total", "counter",
+                        "Time in which answers of a worker's stages were waited for", waited);
     write_worker_metric(out, w, n, "sluice_worker_round_trip_seconds", "gauge",
                         "Round-trip time of a worker's last heartbeat", round_trip);
 }

@@ -79,6 +79,7 @@ const shown = {
   'functionary-v3.1': '<function=get_weather>{"city": "Rome", "days": 2}</function>',
   'minimax-m3': ']<]minimax[>[<city>Rome]<]minimax[>[</city>]<]minimax[>[<days>2]<]minimax[>[</days>',
   'hy3': '<arg_value:opensource>Rome</arg_value:opensource>',
+  'ling3': '<arg_key>days</arg_key>\n<arg_value>2</arg_value>',
   'kimi-k3': '<|open|>argument key="days" type="number"<|sep|>2<|close|>argument<|sep|>',
   'gemma4': '<|tool_call>call:get_weather{city:<|"|>Rome<|"|>,days:2}<tool_call|>',
   'command-r7b': '"tool_name": "get_weather", "parameters": {"city": "Rome", "days": 2}}',

@@ -51,9 +51,9 @@ static void find_distinct(struct replay_trace *t) {
 enum sl_status replay_open(const uint8_t *image, size_t size_bytes, struct replay_trace *out_trace,
                            struct sl_err *err) {
     struct sl_trace_reader r;
-    enum sl_status st = sl_trace_open(&r, image, size_bytes, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_trace_open(&r, image, size_bytes, err);
+    if (status != SL_OK)
+        return status;
     uint32_t k = r.shape.k;
     struct replay_trace t = {.shape = r.shape};
     t.steps = array(r.n_records, sizeof *t.steps);
@@ -63,8 +63,8 @@ enum sl_status replay_open(const uint8_t *image, size_t size_bytes, struct repla
     struct sl_trace_record rec;
     bool end = false;
     for (uint64_t at = 0;; at += k) {
-        st = sl_trace_next(&r, &rec, &end, err);
-        if (st != SL_OK || end)
+        status = sl_trace_next(&r, &rec, &end, err);
+        if (status != SL_OK || end)
             break;
         if (rec.first_of_step)
             t.steps[t.n_steps++] =
@@ -72,9 +72,9 @@ enum sl_status replay_open(const uint8_t *image, size_t size_bytes, struct repla
         t.steps[t.n_steps - 1].n_rows++;
         memcpy(t.ids + at, rec.ids, k * sizeof *t.ids);
     }
-    if (st != SL_OK) {
+    if (status != SL_OK) {
         replay_close(&t);
-        return st;
+        return status;
     }
     find_distinct(&t);
     t.measure_from = t.n_steps / 4;
@@ -310,9 +310,9 @@ static void run_ours_step(struct sl_cache *c, const struct replay_trace *t,
     for (uint32_t j = 0; j < n; j++)
         ids[j] = (struct sl_expert_id){s->layer, t->distinct[s->distinct_at + j]};
     while (n > 0) {
-        enum sl_status st =
+        enum sl_status status =
             sl_cache_acquire_some(c, ids, n, t->shape.k, 0, leases, fills, &n_fill, &n_taken);
-        assert(st == SL_OK);
+        assert(status == SL_OK);
         for (uint32_t j = 0; j < n_fill; j++)
             sl_cache_filled(c, fills[j].lease, SL_OK, 0);
         sl_cache_release(c, leases, n);

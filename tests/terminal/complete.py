@@ -21,7 +21,7 @@ CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("SLUICE_", "LC
 LINES = [
     ("sluice doct", {"doctor"}), ("sluice --ver", {"--version"}),
     ("sluice plan --spl", {"--split"}), ("sluice serve --api", {"--api-key", "--api-key-file"}), ("sluice run --hi", {"--history"}),
-    ("sluice serve --kv-type ", {"f16", "q8_0"}), ("sluice serve --log-level w", {"warn"}), ("sluice run --io p", {"pread", "pread-buffered"}),
+    ("sluice serve --kv-type ", {"f16", "q8_0"}), ("sluice serve --draft a", {"auto"}), ("sluice serve --log-level w", {"warn"}), ("sluice run --io p", {"pread", "pread-buffered"}),
     ("sluice serve --cpu-isa av", {"avx2", "avx512"}), ("sluice run --think m", {"minimal", "medium", "max"}),
     ("sluice run -m m", {"model.gguf", "models/"}), ("sluice inspect m", {"model.gguf", "models/"}), ("sluice serve --cache-dir m", {"models/"}),
     ("sluice serve --tls-cert m", {"model.gguf", "models/", "message.txt"}), ("sluice run --history o", {"off", "other"}), ("sluice serve --any", {"--any-model-name"}),

@@ -1,5 +1,5 @@
 /* What is a key that clients can send, and what is said of those that are not. */
-#include "cli/api_keys.h"
+#include "cli/serve/api_keys.h"
 #include "common/log.h"
 #include "tests/support/capture.h"
 

@@ -1,6 +1,6 @@
-#include "cli/args.h"
-#include "cli/args_env.h"
-#include "cli/help.h"
+#include "cli/options/args.h"
+#include "cli/options/args_env.h"
+#include "cli/options/help.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* What bench says of memory: the engine's own peak, within the budget, not what its measurement of
  * RAM takes; and of the disk: its rate, measured where experts are streamed and slots hold some. */
-#include "cli/args.h"
-#include "cli/commands.h"
+#include "cli/options/args.h"
+#include "cli/options/commands.h"
 #include "tests/support/capture.h"
 
 #include <setjmp.h>
@@ -25,6 +25,8 @@
 #define BUDGET     "400MiB"
 #define BUDGET_MIB 400
 #define PEAK_MIB   200 /* of a small model and this program, by far */
+/* Within this it is not read: that takes seconds, and one test is about it. */
+#define UNMEASURED "240MiB"
 
 static char model[64];
 
@@ -88,11 +90,11 @@ static void disk_where_experts_are_streamed(void **state) {
     (void)state;
     static const char *const where[] = {"streamed", "resident"};
     for (uint32_t i = 0; i < 2; i++) {
-        char *argv[] = {(char *)"bench",     (char *)"-m",    model,
-                        (char *)"--ram",     (char *)BUDGET,  (char *)"-p",
-                        (char *)"8",         (char *)"-n",    (char *)"2",
-                        (char *)"-r",        (char *)"1",     (char *)"--json",
-                        (char *)"--device",  (char *)"cpu",   (char *)"--no-warmup",
+        char *argv[] = {(char *)"bench",     (char *)"-m",       model,
+                        (char *)"--ram",     (char *)UNMEASURED, (char *)"-p",
+                        (char *)"8",         (char *)"-n",       (char *)"2",
+                        (char *)"-r",        (char *)"1",        (char *)"--json",
+                        (char *)"--device",  (char *)"cpu",      (char *)"--no-warmup",
                         (char *)"--experts", (char *)where[i]};
         json_t *list = measured(argv, SL_COUNTOF(argv));
         assert_int_equal(json_array_size(list), 2);
@@ -110,10 +112,55 @@ static void disk_where_experts_are_streamed(void **state) {
     }
 }
 
+/* A layer that knows every successor is mostly right with what the model chooses; with random
+ * tokens none could be. */
+static void drafts_are_counted(void **state) {
+    (void)state;
+    char file[] = "/tmp/sluice-bench-XXXXXX";
+    int fd = mkstemp(file);
+    assert_true(fd >= 0);
+    close(fd);
+    char *synth[] = {(char *)"synth",         (char *)"-q",      (char *)"--vocab",  (char *)"300",
+                     (char *)"--arch",        (char *)"glm4moe", (char *)"--layers", (char *)"2",
+                     (char *)"--nextn",       (char *)"1",       (char *)"-o",       file,
+                     (char *)"--nextn-right", (char *)"100"};
+    assert_int_equal(sl_cmd_synth(SL_COUNTOF(synth), synth), 0);
+    for (int drafting = 0; drafting < 2; drafting++) {
+        char *argv[] = {(char *)"bench",
+                        (char *)"-m",
+                        file,
+                        (char *)"--device",
+                        (char *)"cpu",
+                        (char *)"--ram",
+                        (char *)UNMEASURED,
+                        (char *)"-p",
+                        (char *)"0",
+                        (char *)"-n",
+                        (char *)"16",
+                        (char *)"-r",
+                        (char *)"1",
+                        (char *)"--no-warmup",
+                        (char *)"--json",
+                        (char *)"--own-answers",
+                        (char *)"--draft",
+                        (char *)(drafting ? "1" : "off")};
+        json_t *list = measured(argv, SL_COUNTOF(argv)), *test = json_array_get(list, 0);
+        json_t *n = json_object_get(test, "drafts");
+        assert_int_equal(n != NULL, drafting);
+        if (drafting) {
+            assert_true(json_integer_value(n) >= 7);
+            assert_true(2 * json_integer_value(json_object_get(test, "drafts_accepted")) >=
+                        json_integer_value(n));
+        }
+        json_decref(list);
+    }
+    unlink(file);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(peak_without_the_measurement, write_model, remove_model),
-        cmocka_unit_test_setup_teardown(disk_where_experts_are_streamed, write_model,
-                                        remove_model)};
+        cmocka_unit_test_setup_teardown(disk_where_experts_are_streamed, write_model, remove_model),
+        cmocka_unit_test(drafts_are_counted)}; /* last: it measures RAM through a large buffer */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

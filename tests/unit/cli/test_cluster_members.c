@@ -1,5 +1,5 @@
 /* --workers slurm, lws and dns:NAME:PORT. */
-#include "cli/cluster_members.h"
+#include "cli/options/cluster_members.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,13 +28,13 @@ static void set(int i, const char *name, const char *value) {
 static void check(const char *text, const char *wanted, const char *refusal) {
     struct sl_err err = {.text = ""};
     char *out;
-    enum sl_status st = sl_cluster_members(text, variable, &out, &err);
+    enum sl_status status = sl_cluster_members(text, variable, &out, &err);
     if (wanted) {
-        if (st != SL_OK)
+        if (status != SL_OK)
             fail_msg("%s: %s", text, err.text);
         assert_string_equal(out, wanted);
     } else {
-        assert_int_not_equal(st, SL_OK);
+        assert_int_not_equal(status, SL_OK);
         assert_null(out);
         if (!strstr(err.text, refusal))
             fail_msg("%s: '%s' does not say '%s'", text, err.text, refusal);

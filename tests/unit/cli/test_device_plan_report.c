@@ -1,7 +1,7 @@
 /* What plan says of several hosts, and that it names none where there is one. */
 #include "tests/unit/engine/fixture.h"
 
-#include "cli/plan_report.h"
+#include "cli/plan/plan_report.h"
 #include "engine/plan/stage_plan.h"
 #include "tests/support/card.h"
 
@@ -79,6 +79,49 @@ static void has(const char *text, const char *what) {
         fail_msg("no '%s' in:\n%s", what, text);
 }
 
+/* "12.3"; one of four texts in turn. */
+static const char *of(uint64_t bytes) {
+    static char texts[4][32];
+    static uint32_t at;
+    char *text = texts[at++ % 4];
+    snprintf(text, sizeof texts[0], "%.1f", (double)bytes / 0x1p20);
+    return text;
+}
+
+/* A line of the table with these in its two columns. */
+static void line_has(const char *text, const char *label, const char *left, const char *right) {
+    char line[128];
+    snprintf(line, sizeof line, "%-24s%14s%14s\n", label, left, right);
+    has(text, line);
+}
+
+/* In tenths of a MiB, as they are shown. */
+static uint64_t tenths(double mib) {
+    return (uint64_t)(mib * 10 + 0.5);
+}
+static uint64_t sum_of_rows(const struct sl_memory_plan *p, uint32_t host) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < p->n_rows; i++)
+        sum += p->rows[i].host == host ? tenths(atof(of(p->rows[i].bytes))) : 0;
+    return sum;
+}
+/* From the heading "layers" to the budgets of the device, and from "the process" to those of the
+ * machine. */
+static uint64_t sum_of_column(const char *text, uint32_t host) {
+    uint64_t sum = 0;
+    bool counts = false;
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        if (strncmp(line, "all of", 6) == 0)
+            counts = false;
+        const char *end = strchr(line, '\n');
+        if (counts && end - line > 24 + 14 * (long)host)
+            sum += tenths(strtod(line + 24 + 14 * host, NULL));
+        if (strncmp(line, "layers", 6) == 0 || strncmp(line, "the process", 11) == 0)
+            counts = true;
+    }
+    return sum;
+}
+
 static json_int_t number(const json_t *j, const char *key) {
     const json_t *v = json_object_get(j, key);
     assert_true(json_is_integer(v));
@@ -90,23 +133,24 @@ static void several_hosts_are_named(void **state) {
     struct sl_plan_report r;
     make(&r, 2);
     char *text = text_of(&r);
-    has(text, ", host left\n");
-    has(text, "the process, host left\n");
-    has(text, "the process, host right\n");
-    has(text, "of the host's memory, host right\n");
-    has(text, "host left: RAM 20.0 GB/s, disk 4.00 GB/s\n");
-    has(text, "host right: RAM 80.0 GB/s, disk 1.00 GB/s\n");
-    has(text, "host left: device 400 GB/s, its link 8.0 GB/s; ");
+    line_has(text, "memory, MiB", "left", "right");
+    line_has(text, "device", r.plan.stages[0].id, r.plan.stages[1].id);
+    line_has(text, "layers", "0 to 2", "3 to 5");
+    line_has(text, "  its least", of(r.plan.stages[0].vram_least_bytes), "-");
+    line_has(text, "its link, GB/s", "8.00", "-");
+    line_has(text, "its memory, GB/s", "400.00", "-");
+    line_has(text, "its RAM, GB/s", "20.00", "80.00");
+    line_has(text, "its disk, GB/s", "4.00", "1.00");
     has(text, "ceilings for one sequence: causal ");
     assert_null(strstr(text, "--ram")); /* no one budget would do */
-    char line[2048];
-    for (uint32_t h = 0; h < 2; h++) {
-        const struct sl_plan_host *host = &r.plan.hosts[h];
-        snprintf(line, sizeof line, "%-16s %12.1f %12.1f %12.1f %12.1f\n", hosts[h].name,
-                 (double)host->ram_total_bytes / 0x1p20, (double)hosts[h].ram_bytes / 0x1p20,
-                 (double)host->ram_least_bytes / 0x1p20, (double)host->pinned_total_bytes / 0x1p20);
-        has(text, line);
-    }
+    const struct sl_plan_host *both = r.plan.hosts;
+    line_has(text, "all of its RAM", of(both[0].ram_total_bytes), of(both[1].ram_total_bytes));
+    line_has(text, "  its budget", of(hosts[0].ram_bytes), of(hosts[1].ram_bytes));
+    line_has(text, "  its least", of(both[0].ram_least_bytes), of(both[1].ram_least_bytes));
+    line_has(text, "  pinned", of(both[0].pinned_total_bytes), of(both[1].pinned_total_bytes));
+    /* Every row is there, in its machine's column, and nothing else is. */
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(sum_of_column(text, i), sum_of_rows(&r.plan, i));
     free(text);
 
     json_t *j = sl_plan_report_json(&r), *list = json_object_get(j, "hosts");

@@ -1,7 +1,7 @@
 /* sluice devices: what it prints for people and as JSON, and that the documents name every field.
  */
-#include "backends/registry.h"
-#include "cli/commands.h"
+#include "backends/registry/registry.h"
+#include "cli/options/commands.h"
 #include "tests/support/capture.h"
 
 #include <setjmp.h>

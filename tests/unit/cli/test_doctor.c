@@ -1,6 +1,6 @@
 /* What the doctor says of systems that are not this one: folders with the files that it reads. */
-#include "cli/args.h"
-#include "cli/doctor.h"
+#include "cli/options/args.h"
+#include "cli/measure/doctor.h"
 
 #include <ftw.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* sluice inspect on small files: its numbers, its two outputs, and files that do not run. */
-#include "cli/commands.h"
-#include "cli/inspect.h"
+#include "cli/options/commands.h"
+#include "cli/inspect/inspect.h"
 #include "model/synth/synth.h"
 #include "tests/support/gguf_builder.h"
 
@@ -15,6 +15,8 @@ enum { EMBD = 32, FF = 64, EXPERTS = 4, USED = 2, VOCAB = 6 };
 static char dir[64], path[128], out_path[128];
 
 /* llama with experts, whose down matrices are Q8_0 in the first layer and Q4_0 in the other two. */
+static bool with_media; /* the file has an encoder of pictures and one of sound */
+
 static void write_model(const char *arch) {
     struct gb b = gb_new(3);
     char key[64];
@@ -59,6 +61,11 @@ static void write_model(const char *arch) {
             snprintf(key, sizeof key, "blk.%d.%s", l, t[i].name);
             gb_tensor(&b, key, t[i].type, t[i].n, t[i].ne);
         }
+    }
+    for (int i = 0; i < 4 && with_media; i++) {
+        static const char *const names[] = {"v.patch_embd.weight", "v.blk.0.attn_q.weight",
+                                            "a.blk.0.ffn_up.weight", "mm.0.weight"};
+        gb_tensor(&b, names[i], SL_DTYPE_F16, 2, (uint64_t[]){EMBD, EMBD});
     }
     size_t n;
     uint8_t *file = gb_finish(&b, &n);
@@ -179,6 +186,25 @@ static void test_numbers_of_experts(void **state) {
     assert_non_null(strstr(err.text, "--experts-each has 3"));
 }
 
+/* Experts that several routed ones share are no dense feed-forward. */
+static void test_adjugate(void **state) {
+    (void)state;
+    static struct sl_inspect in;
+    struct sl_synth_config c = sl_synth_default;
+    struct sl_err err = {""};
+    c.arch = "grovemoe";
+    unlink(path);
+    assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_OK);
+    assert_int_equal(sl_inspect_open(path, &in, &err), SL_OK);
+    if (!in.model)
+        fail_msg("%s", in.model_err.text);
+    assert_int_equal(in.of[SL_PURPOSE_ADJUGATE].n_tensors, 3 * in.n_layer);
+    assert_int_equal(in.of[SL_PURPOSE_FFN].n_tensors, 0);
+    expect(run(0, 2, (const char *[]){"inspect", path}), "adjugate");
+    sl_inspect_release(&in);
+    assert_int_equal(unlink(path), 0);
+}
+
 /* Layers that guess ahead are in the file, and neither run nor read. */
 static void test_nextn(void **state) {
     (void)state;
@@ -204,6 +230,30 @@ static void test_nextn(void **state) {
     sl_inspect_release(&in);
     sl_inspect_release(&without);
     assert_int_equal(unlink(path), 0);
+}
+
+/* So are an encoder's tensors, whose names are like those of layers. */
+static void test_media(void **state) {
+    (void)state;
+    static struct sl_inspect in, without;
+    struct sl_err err = {""};
+    write_model("llama");
+    assert_int_equal(sl_inspect_open(path, &without, &err), SL_OK);
+    with_media = true;
+    write_model("llama");
+    with_media = false;
+    assert_int_equal(sl_inspect_open(path, &in, &err), SL_OK);
+    if (!in.model)
+        fail_msg("%s", in.model_err.text);
+    assert_int_equal(without.of[SL_PURPOSE_MEDIA].n_tensors, 0);
+    assert_int_equal(in.of[SL_PURPOSE_MEDIA].n_tensors, 4);
+    assert_int_equal(in.total.bytes - in.of[SL_PURPOSE_MEDIA].bytes, without.total.bytes);
+    assert_int_equal(in.of[SL_PURPOSE_ATTENTION].bytes, without.of[SL_PURPOSE_ATTENTION].bytes);
+    assert_int_equal(in.active_elems, without.active_elems);
+    assert_int_equal(in.dense_per_token_bytes, without.dense_per_token_bytes);
+    expect(run(0, 2, (const char *[]){"inspect", path}), "vision, audio");
+    sl_inspect_release(&in);
+    sl_inspect_release(&without);
 }
 
 static void test_report(void **state) {
@@ -314,6 +364,7 @@ int main(void) {
     snprintf(out_path, sizeof out_path, "%s/out", dir);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts),           cmocka_unit_test(test_nextn),
+        cmocka_unit_test(test_adjugate),         cmocka_unit_test(test_media),
         cmocka_unit_test(test_experts_by_layer), cmocka_unit_test(test_numbers_of_experts),
         cmocka_unit_test(test_report),           cmocka_unit_test(test_json),
         cmocka_unit_test(test_unsupported),      cmocka_unit_test(test_vocabulary_only_and_empty),

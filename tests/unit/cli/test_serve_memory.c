@@ -1,7 +1,7 @@
 /* The context that serve and plan choose where none is asked for: by the model and the memory. */
 #include "tests/unit/engine/fixture.h"
 
-#include "cli/serve_memory.h"
+#include "cli/process/serve_memory.h"
 #include "model/tokenizer/tokenizer.h"
 
 #define MIB ((uint64_t)1 << 20)

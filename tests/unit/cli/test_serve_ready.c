@@ -1,5 +1,5 @@
 /* The line that a server's start ends with. */
-#include "cli/serve_ready.h"
+#include "cli/serve/serve_ready.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

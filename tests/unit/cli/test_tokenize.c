@@ -1,5 +1,5 @@
 /* The tokenize command from its arguments to its files and exit codes. */
-#include "cli/commands.h"
+#include "cli/options/commands.h"
 #include "tests/support/vocab.h"
 
 #include <unistd.h>

@@ -4,7 +4,7 @@ int sluice_main(int argc, char **argv);
 #define main sluice_main
 #include "cli/main.c"
 #undef main
-#include "cli/engine_options.h"
+#include "cli/options/engine_options.h"
 #include "tests/support/capture.h"
 
 #include <setjmp.h>
@@ -90,6 +90,8 @@ static void heat_by_default(void **state) {
 static void every_command(void **state) {
     (void)state;
     char words[64];
+    /* A worker without a model has a folder below these. */
+    assert_int_equal(unsetenv("XDG_CACHE_HOME") | unsetenv("HOME"), 0);
     for (uint32_t i = 0; i < SL_COUNTOF(commands); i++) {
         const char *name = commands[i].name;
         snprintf(words, sizeof words, "%s --no-such-thing", name);
@@ -121,6 +123,10 @@ static void every_command(void **state) {
 static void values(void **state) {
     (void)state;
     refused("serve --host none m", "needs --unix-socket");
+    refused("worker -m m --model-cache c", "give one of the two");
+    assert_int_equal(setenv("HOME", "relative", 1), 0);
+    refused("worker", "neither XDG_CACHE_HOME nor HOME says where");
+    assert_int_equal(unsetenv("HOME"), 0);
     refused("serve --tls-cert c m", "--tls-key is missing");
     refused("serve --unix-mode 0600 m", "needs --unix-socket");
     refused("serve --unix-socket s --unix-mode 0999 m", "not a mode");

@@ -130,9 +130,9 @@ __attribute__((unused)) static _Atomic uint32_t fake_n_watched;
 enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *t, const char *text, size_t len,
                                        const struct sl_range *own, size_t n_own,
                                        const struct sl_encode_watch *watch, struct sl_ids *out) {
-    enum sl_status st = watch ? watch->poll(watch->ctx) : SL_OK;
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = watch ? watch->poll(watch->ctx) : SL_OK;
+    if (status != SL_OK)
+        return status;
     if (watch)
         atomic_fetch_add(&fake_n_watched, 1);
     int64_t n_encoded = 0, n_written = 0; /* two workers may be here at once */
@@ -178,10 +178,10 @@ enum sl_status sl_tokenizer_encode_watched(const struct sl_tokenizer *t, const c
                                            size_t len, unsigned flags,
                                            const struct sl_encode_watch *watch,
                                            struct sl_ids *out) {
-    enum sl_status st = watch ? watch->poll(watch->ctx) : SL_OK;
-    if (watch && st == SL_OK)
+    enum sl_status status = watch ? watch->poll(watch->ctx) : SL_OK;
+    if (watch && status == SL_OK)
         atomic_fetch_add(&fake_n_watched, 1);
-    return st == SL_OK ? sl_tokenizer_encode(t, text, len, flags, out) : st;
+    return status == SL_OK ? sl_tokenizer_encode(t, text, len, flags, out) : status;
 }
 
 void sl_ids_release(struct sl_ids *ids) {
@@ -283,16 +283,16 @@ static struct sl_expert_use fake_use(uint32_t n) {
 static pthread_mutex_t flag_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool fake_finish(struct sl_engine *e, struct fake_session *s, enum sl_finish_reason why,
-                        enum sl_status st) {
-    struct sl_gen_result r = {.reason = why, .status = st};
+                        enum sl_status status) {
+    struct sl_gen_result r = {.reason = why, .status = status};
     struct sl_token_sink *sink = s->req->sink;
     r.n_prompt = s->req->n_prompt;
     r.n_predicted = s->n_made;
     r.prefill_ns = 1000000;
     r.decode_ns = 2000000;
     r.experts = fake_use(s->n_made);
-    if (st == SL_ERR_IO)
-        sl_fail(&r.err, st, "the fake engine was told to fail");
+    if (status == SL_ERR_IO)
+        sl_fail(&r.err, status, "the fake engine was told to fail");
     pthread_mutex_lock(&e->lock);
     pthread_mutex_lock(&flag_lock);
     s->req->engine_private = NULL;
@@ -374,16 +374,16 @@ static bool fake_step(struct sl_engine *e, struct fake_session *s) {
     atomic_store(&s->resume, false);
     struct sl_expert_use use = fake_use(s->n_made + 1);
     t.use = &use;
-    enum sl_status st = r->sink->push(r->sink, &t);
-    if (st == SL_AGAIN) {
+    enum sl_status status = r->sink->push(r->sink, &t);
+    if (status == SL_AGAIN) {
         if (!s->parked)
             atomic_fetch_add(&e->n_parked, 1);
         s->parked = true;
         return false;
     }
     s->parked = false;
-    if (st == SL_ERR_CANCELED)
-        return fake_finish(e, s, SL_FINISH_CANCELED, st);
+    if (status == SL_ERR_CANCELED)
+        return fake_finish(e, s, SL_FINISH_CANCELED, status);
     s->n_made++;
     atomic_fetch_add(&e->n_pushed, 1);
     if (t.eog)

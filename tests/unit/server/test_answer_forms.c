@@ -37,6 +37,7 @@ static const struct form {
     {OWN, "minimax-m1.jinja", "minimax-m1", false, 2, RICH},
     {OWN, "minimax-m3.jinja", "minimax-m3", true, 2, RICH},
     {OWN, "hy3.jinja", "hy3", true, 2, RICH},
+    {OWN, "ling3.jinja", "ling3", true, 2, RICH},
     {OWN, "hunyuan.jinja", "hunyuan", true, 2, RICH},
     {OWN, "kimi-k3.jinja", "kimi-k3", true, 2, RICH},
     {OWN, "gemma4.jinja", "gemma4", true, 2, RICH},

@@ -96,7 +96,7 @@ static void test_error_shape(void **state) {
                                "\"invalid_request_error\",\"param\":\"top_p\",\"code\":null}}");
     sl_buf_release(&b);
     static const struct {
-        enum sl_status st;
+        enum sl_status status;
         unsigned http;
         const char *type;
     } map[] = {
@@ -109,7 +109,7 @@ static void test_error_shape(void **state) {
         {SL_ERR_CANCELED, 503, "unavailable_error"},
     };
     for (size_t i = 0; i < sizeof map / sizeof *map; i++) {
-        assert_false(sl_http_from_status(&e, map[i].st, NULL));
+        assert_false(sl_http_from_status(&e, map[i].status, NULL));
         assert_int_equal(e.http_status, map[i].http);
         assert_string_equal(e.type, map[i].type);
         assert_true(e.err.text[0] != '\0');

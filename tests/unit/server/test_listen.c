@@ -172,9 +172,9 @@ static void has_its_mode_from_the_beginning(void **state) {
     struct sl_err err;
     for (unsigned i = 0; i < 4; i++) {
         mode_t before = umask(masks[i]);
-        enum sl_status st = begin(&l, 0660, &err);
+        enum sl_status status = begin(&l, 0660, &err);
         assert_int_equal(umask(before), masks[i]);
-        if (st != SL_OK)
+        if (status != SL_OK)
             fail_msg("%s", err.text);
         assert_int_equal(bound_mode, S_IFSOCK | 0660);
         assert_int_equal(n_files(), 1); /* no lock is left */
