@@ -1,24 +1,27 @@
 #!/usr/bin/env python3
-"""Fails where code above backends/ knows a backend: it is to go by the registry and by capabilities.
+"""Fails where code outside backends/ knows a backend: it is to go by the registry and by capabilities.
 
 usage: check_names.py [ROOT]
 
-In engine/, server/ and cli/ (*.c, *.h; comments do not count) there may be
+In all other folders that mk/layers.mk lists, except common/ (*.c, *.h; comments do not count), there may be
   - no include of a header in a folder of backends/, as of backends/cuda/cuda.h;
   - no identifier of a backend, as sl_cuda_open or SL_CPU_C (except those that common/ defines);
   - no string that names the backend of a GPU as a word, as "cuda:0", "--device vulkan" or "HIP";
   - no string that is, or begins with, an id of the CPU, "cpu" or "cpu:0", or that says --device cpu.
-Backends are the folders of backends/ and those that are planned."""
+Backends are the folders of backends/ and those that are planned.
+Fails also where engine/ or what is below or beside it (RUNS_KINDS) has a string that names an architecture as a word:
+the engine runs kinds of layer, and names are those of model/arch/arch_*.c."""
 import os
 import re
 import sys
 
-ROOMS = ("engine", "server", "cli")
+ROOMS = ("model", "expert_cache", "streaming", "net", "pull", "engine", "cluster", "server", "cli")
+RUNS_KINDS = ("backends", "expert_cache", "streaming", "net", "engine", "cluster")
 PLANNED = {"hip", "rocm", "level_zero", "vulkan", "metal", "sycl"}
-NO_BACKENDS = {"kernels"}  # folders of backends/ that are none
+NO_BACKENDS = {"gpu", "kernels", "registry"}  # folders of backends/ that are none
 EVERYDAY = {"cpu", "null"}  # words that mean something else, too
-# A comment, a string, a character, or one character of anything else.
-TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|.', re.S)
+# A comment, a string, a character, or as much of a line as holds none of them.
+TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[^/"\'\n]+|.', re.S)
 
 
 def sources(root, room):
@@ -56,7 +59,7 @@ def faults(root):
     gpus = "|".join(sorted(backends - EVERYDAY))
     ident = re.compile(rf"\bsl_(?:{'|'.join(sorted(backends))})_\w+", re.I)
     word = re.compile(rf"(?<![A-Za-z0-9])(?:{gpus})(?![A-Za-z])", re.I)
-    include = re.compile(r"backends/\w+/")
+    include = re.compile(r"backends/(?!registry/)\w+/")
     allowed, n, found = own(root), 0, []
     for room in ROOMS:
         for path in sources(root, room):
@@ -72,15 +75,38 @@ def faults(root):
     return n, found
 
 
+def architectures(root):
+    folder, found = os.path.join(root, "model", "arch"), set()
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        if name.startswith("arch_") and name.endswith(".c"):
+            with open(os.path.join(folder, name), encoding="utf-8") as f:
+                found |= set(re.findall(r'^ {4}\.name = "([^"]+)",$', f.read(), re.M))
+    return found
+
+
+def families(root):
+    names = architectures(root)
+    word, found = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(map(re.escape, names)))})(?![\w-])"), []
+    for room in RUNS_KINDS:
+        for path in sources(root, room):
+            with open(path, encoding="utf-8") as f:
+                strings = parts(f.read())[1]
+            found += [f'{os.path.relpath(path, root)}:{line}: "{text}"' for line, text in strings if names and word.search(text)]
+    return len(names), found
+
+
 def main():
     n, found = faults(sys.argv[1] if len(sys.argv) > 1 else ".")
     for fault in found:
-        print(f"check-layers: {fault} names a backend; above backends/ use the registry (backends/registry.h) and capabilities")
-    if not n:
+        print(f"check-layers: {fault} names a backend; outside backends/ use the registry (backends/registry/registry.h) and capabilities")
+    n_names, named = families(sys.argv[1] if len(sys.argv) > 1 else ".")
+    for fault in named:
+        print(f"check-layers: {fault} names an architecture; the engine goes by kinds of layer (engine/forward/layer_kind.h)")
+    if not n or not n_names:
         print("check-layers: no sources found")
-    if found or not n:
+    if found or named or not n or not n_names:
         sys.exit(1)
-    print(f"check-layers: {n} files above backends/ name none")
+    print(f"check-layers: {n} files outside backends/ name none, and the engine none of {n_names} architectures")
 
 
 main()

@@ -1,21 +1,55 @@
 #!/usr/bin/env python3
-"""Proves the graph of rooms that mk/layers.mk states, from what the sources include and from what the objects call.
+"""Proves the graphs of folders and rooms that mk/layers.mk states, from what the sources include and from what the
+objects call.
 
 usage: check_rooms.py SOURCE_DIR BUILD_DIR "room: room it may use ..." ... [--no-circles room ...]
+                      [--folders "folder: folder it may use ..." ...]
 
 A room is a folder of sources, and its objects lie in the folder of that name below BUILD_DIR. Rooms are given in order:
 one that uses a room further on would be a circle. Fails on an include or a call that the graph does not have, and on a
-folder of sources inside a room's folder that is no room. Among the files of a room after --no-circles no call may lead
-back to the file that it comes from."""
+folder of sources inside a room's top folder that is no room. Among the files of a room after --no-circles no call may
+lead back to the file that it comes from. Between top folders, calls must be those that --folders allows; what they may
+include is checked by check_layers.sh."""
 import os
 import re
 import subprocess
 import sys
 
+# Functions of libraries that server/wire/wire_recv.c stands in front of: who calls them means the library's.
+OF_LIBRARIES = {"recv", "gnutls_record_recv"}
+
 
 def sources(root, room):
     folder = os.path.join(root, room)
-    return sorted(f for f in os.listdir(folder) if re.search(r"\.[ch]$", f)) if os.path.isdir(folder) else []
+    return sorted(f for f in os.listdir(folder) if re.search(r"\.(c|h|cu|cuh)$", f)) if os.path.isdir(folder) else []
+
+
+def folders_below(root, top):
+    """Every folder below top, and top itself, relative to root."""
+    return sorted(os.path.relpath(path, root) for path, _, _ in os.walk(os.path.join(root, top)))
+
+
+def read_graph(specs, bad):
+    """{"room: room it may use ..."} as a dict; what uses one that is not before it is a circle."""
+    graph = {}
+    for spec in specs:
+        room, _, uses = spec.partition(":")
+        for used in uses.split():
+            if used not in graph:
+                bad.append(f"{room} uses {used}, which does not stand before it: a circle")
+        graph[room] = set(uses.split())
+    return graph
+
+
+def cut(args, *options):
+    """What stands before the first of the options, then what stands behind each."""
+    parts, at = [[] for _ in range(len(options) + 1)], 0
+    for arg in args:
+        if arg in options:
+            at = options.index(arg) + 1
+        else:
+            parts[at].append(arg)
+    return parts
 
 
 def symbols(paths):
@@ -27,7 +61,7 @@ def symbols(paths):
         if words[-2] == "U":
             needed.setdefault(path, set()).add(words[-1])
         else:
-            defined[words[-1]] = path
+            defined[words[-1]] = path if words[-1] not in OF_LIBRARIES else None
     return defined, needed
 
 
@@ -58,19 +92,11 @@ def circle(calls):
 def main():
     if len(sys.argv) < 4:
         sys.exit(__doc__)
-    root, build, specs, graph, bad = sys.argv[1], sys.argv[2], sys.argv[3:], {}, []
-    at = specs.index("--no-circles") if "--no-circles" in specs else len(specs)
-    no_circles = specs[at + 1:]
-    for spec in specs[:at]:
-        room, _, uses = spec.partition(":")
-        for used in uses.split():
-            if used not in graph:
-                bad.append(f"{room} uses {used}, which does not stand before it: a circle")
-        graph[room] = set(uses.split())
-    tops = {room.split("/")[0] for room in graph}
-    for top in tops:
-        for name in sorted(os.listdir(os.path.join(root, top))):
-            room = f"{top}/{name}"
+    root, build, bad = sys.argv[1], sys.argv[2], []
+    specs, no_circles, folder_specs = cut(sys.argv[3:], "--no-circles", "--folders")
+    graph, folders = read_graph(specs, bad), read_graph(folder_specs, bad)
+    for top in {room.split("/")[0] for room in graph}:
+        for room in folders_below(root, top):
             if room not in graph and sources(root, room):
                 bad.append(f"{room} holds sources and is not in the graph")
     n, objects = 0, {}
@@ -85,6 +111,12 @@ def main():
             path = os.path.join(build, room, name[:-2] + ".o")
             if name.endswith(".c") and os.path.exists(path):
                 objects[path] = room
+    for top in folders:
+        for folder in folders_below(root, top):
+            for name in sources(root, folder):
+                path = os.path.join(build, folder, name[:-2] + ".o")
+                if name.endswith(".c") and os.path.exists(path):
+                    objects.setdefault(path, folder)
     if not objects:
         sys.exit(f"check-rooms: no objects under {build}")
     defined, needed = symbols(sorted(objects))
@@ -92,9 +124,14 @@ def main():
         room = objects[path]
         for name in sorted(names):
             other = objects.get(defined.get(name))
-            if other and other.split("/")[0] == room.split("/")[0] and other != room and other not in graph[room]:
-                bad.append(f"{os.path.relpath(path, build)} calls {name} of {other}, but {room} may use only: "
-                           f"{' '.join(sorted(graph[room]))}")
+            if not other or other == room:
+                continue
+            top, other_top = room.split("/")[0], other.split("/")[0]
+            where = f"{os.path.relpath(path, build)} calls {name} of {other}"
+            if top != other_top and top in folders and other_top in folders and other_top not in folders[top]:
+                bad.append(f"{where}, but {top} may use only: {' '.join(sorted(folders[top]))}")
+            if top == other_top and room in graph and other not in graph[room]:
+                bad.append(f"{where}, but {room} may use only: {' '.join(sorted(graph[room]))}")
     for room in no_circles:
         if room not in graph:
             bad.append(f"{room} is to have no circles and is not in the graph")
@@ -107,7 +144,8 @@ def main():
         print(f"check-rooms: {line}")
     if bad:
         sys.exit(1)
-    print(f"check-rooms: {n} files of {len(graph)} rooms keep to the graph")
+    also = f", and the calls between {len(folders)} folders" if folders else ""
+    print(f"check-rooms: {n} files of {len(graph)} rooms keep to the graph{also}")
 
 
 main()

@@ -8,7 +8,7 @@ set -eu
 
 build="gcc make libc6-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libpcre2-dev liburing-dev libcurl4-gnutls-dev libedit-dev"
 demo="curl ca-certificates"
-test="$build $demo libcmocka-dev libasan8 libubsan1 libtsan2 openssl python3 python3-jinja2 git python3-yaml iproute2 nftables dpkg-dev zsh fish"
+test="$build $demo g++ libcmocka-dev libasan8 libubsan1 libtsan2 openssl python3 python3-jinja2 git python3-yaml iproute2 nftables dpkg-dev zsh fish"
 # Vulkan: its compiler and headers, a driver that computes on the CPU, validation layers.
 test="$test glslc libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers"
 # Where systemd runs the package starts a web server on port 80: not for one test, which is skipped then.

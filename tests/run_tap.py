@@ -5,9 +5,10 @@ usage: run_tap.py [--summary FILE] [--timeout SECONDS] [--jobs N] COMMAND...
 
 Each COMMAND is a program, or a quoted command line. cmocka programs are asked for TAP through
 CMOCKA_MESSAGE_OUTPUT. A program that exits with 77 and prints no test is one skipped test; one that
-exits with another code without a failed test, or runs over its time, is one failed test. Its time is
-counted as support/fair_clock.py does, so that a busy machine does not make it fail. With --summary
-the counts are added to FILE as a line, so that several calls can be summed. With --jobs N commands run side by side; each is still reported in one piece, in the order given."""
+exits with another code without a failed test, cannot be started, or runs over its time, is one failed
+test. Its time is counted as support/fair_clock.py does, so that a busy machine does not make it fail.
+With --summary the counts are added to FILE as a line, so that several calls can be summed. With
+--jobs N commands run side by side; each is still reported in one piece, in the order given."""
 import os
 import re
 import select
@@ -62,8 +63,12 @@ def run(command, timeout):
     report = []
     env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP")
     start = time.monotonic()
-    with subprocess.Popen(shlex.split(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, env=env) as child:
+    try:
+        child = subprocess.Popen(shlex.split(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, env=env)
+    except (OSError, ValueError) as e:
+        return (0, 1, 0), f"FAIL {command}: cannot be started: {e}"
+    with child:
         out, in_time, cpu = output_of(child, timeout)
     code, out = child.returncode, out.decode("utf-8", "replace")
     if not in_time:

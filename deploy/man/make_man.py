@@ -43,7 +43,7 @@ def options(lines):
     return out
 
 
-# Of every command: cli/args.h.
+# Of every command: cli/options/args.h.
 EXIT_STATUS = [".SH EXIT STATUS", "0: done. 1: it failed at work. 2: the words of the command line are wrong; nothing was opened."]
 EXIT_STATUS_OF = {"sluice-run": ["1 also: of turns from a pipe, one failed. 130: an answer was interrupted where nobody types turns."]}
 

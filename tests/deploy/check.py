@@ -233,6 +233,64 @@ def manifest_faults(text, sluice):
     return faults if n else ["no container was found"]
 
 
+# The fields of LeaderWorkerSet's API, v1, whose schema nobody packages: of the set, and of its template.
+LWS = {"replicas", "leaderWorkerTemplate", "rolloutStrategy", "startupPolicy", "networkConfig"}
+LWS_TEMPLATE = {"leaderTemplate", "workerTemplate", "size", "restartPolicy", "subGroupPolicy", "volumeClaimTemplates", "persistentVolumeClaimRetentionPolicy"}
+LWS_RESTARTS = {"Default", "RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None"}
+VERSIONS = {"Service": "v1", "StatefulSet": "apps/v1", "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1"}
+
+
+def structure_faults(text):
+    """Whether the documents fit one another, as no schema says. None: there is no Python yaml."""
+    if yaml is None:
+        return None
+    documents, faults, pods = list(yaml.safe_load_all(text)), [], []
+    services = {d["metadata"]["name"]: d["spec"] for d in documents if d["kind"] == "Service"}
+    for d in documents:
+        name, spec = d["metadata"]["name"], d["spec"]
+        if VERSIONS.get(d["kind"]) != d["apiVersion"]:
+            faults.append(f"{d['apiVersion']} {d['kind']}: a version that is not served")
+        if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name):
+            faults.append(f"{name} is no name")
+        if d["kind"] == "StatefulSet":
+            labels = spec["template"]["metadata"]["labels"]
+            pods.append(spec["template"])
+            if spec["selector"]["matchLabels"].items() - labels.items():
+                faults.append(f"{name} does not select its own pods")
+            own = services.get(spec["serviceName"])
+            if own is None or own["selector"].items() - labels.items():
+                faults.append(f"{name} has no service of its pods")
+            elif own.get("clusterIP") != "None" and f"{name}-0.{spec['serviceName']}" in text:
+                faults.append(f"{name}'s pods are asked for by name, and have none: their service is not headless")
+        if d["kind"] == "LeaderWorkerSet":
+            t = spec["leaderWorkerTemplate"]
+            pods += [t["leaderTemplate"], t["workerTemplate"]]
+            faults += [f"{name} has no field {f}" for f in (set(spec) - LWS) | (set(t) - LWS_TEMPLATE)]
+            if not isinstance(t["size"], int) or t["size"] < 2 or t["restartPolicy"] not in LWS_RESTARTS:
+                faults.append(f"{name}: size or restartPolicy is not what may be")
+    for name, spec in services.items():
+        theirs = [p for p in pods if not spec["selector"].items() - p["metadata"]["labels"].items()]
+        named = {port["name"]: port["containerPort"] for p in theirs for c in p["spec"]["containers"] for port in c["ports"]}
+        for port in spec["ports"]:
+            to = port.get("targetPort", port["port"])
+            if to not in named and to not in named.values():
+                faults.append(f"{name}: no pod that it selects has port {to}")
+    for p in pods:
+        mounted = {m["mountPath"] for c in p["spec"]["containers"] for m in c["volumeMounts"]}
+        for c in p["spec"]["containers"]:
+            paths = [a for a in c["args"] if a.startswith("/")]
+            faults += [f"{c['args'][0]}: {path} is on no volume" for path in paths if not any(path.startswith(m + "/") for m in mounted)]
+    return faults
+
+
+def schema_faults(text):
+    """By Kubernetes' published schemas. None: they are not here."""
+    if yaml is None or not shutil.which("node"):
+        return None
+    p = subprocess.run(["node", os.path.join(ROOT, "tests", "deploy", "manifests.mjs")], input=json.dumps(list(yaml.safe_load_all(text))), capture_output=True, text=True)
+    return None if p.returncode == 77 else json.loads(p.stdout) if not p.returncode else [p.stderr.strip()]
+
+
 def said(*command):
     return subprocess.run(command, capture_output=True, text=True).stdout
 
@@ -322,6 +380,17 @@ def main():
         bad = [manifest.replace("--worker-wait", "--worker-waits"), manifest.replace("drop: [ALL]", "drop: []"), manifest.replace("28GiB", "30GiB"),
                manifest.replace("runAsNonRoot: true", "runAsNonRoot: false"), manifest.replace("name: SLUICE_CLUSTER_KEY", "name: KEY")]
         report("what is wrong in it is found", None if yaml is None else [f"case {i} passed" for i, b in enumerate(bad) if not manifest_faults(b, sys.argv[1])])
+        report("its parts fit one another", structure_faults(manifest))
+        selected = "role: leader" if "LeaderWorkerSet\nmetadata" in manifest else "role: worker"
+        bad = [manifest.replace(selected, "role: none", 1), manifest.replace("mountPath: /models", "mountPath: /model"), manifest.replace("name: http, containerPort", "name: htpp, containerPort"),
+               manifest.replace("kind: Service", "kind: Sevrice"),
+               *([manifest.replace("restartPolicy: None", "restartPolicy: Never"), manifest.replace("replicas: 1", "replica: 1")] if selected == "role: leader" else
+                 [manifest.replace("clusterIP: None", "type: ClusterIP"), manifest.replace("serviceName: ", "serviceName: a")])]
+        report("what does not is found", None if yaml is None else [f"case {i} passed" for i, b in enumerate(bad) if b == manifest or not structure_faults(b)])
+        report("Kubernetes' published schemas", schema_faults(manifest))
+        bad = [manifest.replace("containerPort: 7070", 'containerPort: "7070"'), manifest.replace("readOnlyRootFilesystem", "readonlyRootFilesystem"), manifest.replace("image: ", "imgae: "),
+               manifest.replace("periodSeconds: 5", "periodSeconds: often"), manifest.replace("name: cache, mountPath", "nmae: cache, mountPath")]
+        report("what is wrong by them is found", None if schema_faults(manifest) is None else [f"case {i} passed" for i, b in enumerate(bad) if not schema_faults(b)])
     report("slurm/sluice.sbatch", said_by("bash", "-n", os.path.join(DEPLOY, "slurm", "sluice.sbatch")))
     report("sluice.bash", said_by("bash", "-n", os.path.join(DEPLOY, "completion", "sluice.bash")))
     asked = [(["pl"], "plan"), (["plan", "--spl"], "--split"), (["serve", "--device", "c"], "cuda cuda:all cpu"), (["run", "--device", "cuda", ":"], "all"),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Do the checks of the graph find what they are there for? A small tree with two rooms is made, kept clean, then given a
-call upwards, circles, an include that is not allowed, and a room that nobody has named.
+"""Do the checks of the graph find what they are there for? A small tree with two rooms is made, kept clean, then given
+calls upwards, circles, an include that is not allowed, and a room that nobody has named.
 
 usage: check.py
 
@@ -23,6 +23,10 @@ BACK = {
     "house/low/low.c": "int back(void);\nint low_get(void);\nint low_get(void) { return back(); }\n",
     "house/low/back.c": "int low_get(void);\nint back(void);\nint back(void) { return low_get(); }\n",
 }
+FOLDERS = ["--folders", "house:", "street: house", "yard: street"]
+USES_HIGH = "int high_get(void);\nint street(void);\nint street(void) { return high_get(); }\n"
+YARD_USES_HIGH = "int high_get(void);\nint yard(void);\nint yard(void) { return high_get(); }\n"
+USES_STREET = "int street(void);\nint low_get(void);\nint low_get(void) { return street(); }\n"
 CASES = [
     ("a clean tree passes", {}, GRAPH, None),
     ("a call upwards", {"house/low/low.c": "int high_get(void);\nint low_get(void);\nint low_get(void) { return high_get(); }\n"},
@@ -37,6 +41,14 @@ CASES = [
      GRAPH + ["--no-circles", "house/low", "house/high"], None),
     ("a room without circles that is not in the graph", {}, GRAPH + ["--no-circles", "house/attic"], "is not in the graph"),
     ("a room that is not in the graph", {"house/attic/attic.c": "int attic;\n"}, GRAPH, "house/attic holds sources"),
+    ("... nor one within a room", {"house/low/box/box.c": "int box;\n"}, GRAPH, "house/low/box holds sources"),
+    ("a call from folder to folder", {"street/street.c": USES_HIGH}, GRAPH + FOLDERS, None),
+    ("... and upwards, without an include", {"street/street.c": "int street(void);\nint street(void) { return 1; }\n",
+                                            "house/low/low.c": USES_STREET}, GRAPH + FOLDERS,
+     "low.o calls street of street, but house may use only"),
+    ("... to a folder that is not allowed", {"yard/yard.c": YARD_USES_HIGH}, GRAPH + FOLDERS,
+     "yard.o calls high_get of house/high, but yard may use only: street"),
+    ("a circle of folders in the graph itself", {}, GRAPH + ["--folders", "house: street", "street: house"], "a circle"),
 ]
 
 

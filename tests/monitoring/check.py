@@ -203,8 +203,7 @@ def fill_queue(url, body):
 def started(child, log, pattern, ready):
     """What the pattern finds in a program's log once ready(it) is true."""
     for _ in range(1200):
-        log.seek(0)
-        m = re.search(pattern, log.read())
+        m = re.search(pattern, os.pread(log.fileno(), 1 << 24, 0).decode(errors="replace"))
         try:
             if m and ready(m.group(1)):
                 return m.group(1)
@@ -213,8 +212,7 @@ def started(child, log, pattern, ready):
         if child.poll() is not None:
             break
         time.sleep(0.1)
-    log.seek(0)
-    sys.exit(f"{' '.join(child.args[:2])} did not become ready:\n" + log.read()[-2000:])
+    sys.exit(f"{' '.join(child.args[:2])} did not become ready:\n" + os.pread(log.fileno(), 1 << 24, 0).decode(errors="replace")[-2000:])
 
 
 def live_metrics(sluice):

@@ -5,26 +5,33 @@ CHOSEN = [(1, 1), (4, 320)]
 MLA = "--heads 5 --head-dim 40 --rotated 16 --value-dim 24 --latent 96"
 F32 = "-t F32 --embd-type F32 --output-type F32"
 MXFP4 = "-t Q8_0 --gate MXFP4 --up MXFP4 --down MXFP4"
-KL = 1e-2
+KL = 5e-3
 REFERENCE = "reference"
 CHOICES = "choices"
 CASES = [
     # name, synth options, True (F32 bars), REFERENCE, CHOICES or the bar of the mean KL divergence, prompts other than PROMPTS
-    ("qwen3moe f32", f"--arch qwen3moe {F32} {MOE}", True),
-    ("qwen2moe f32", f"--arch qwen2moe {F32} {MOE}", True),
-    ("mixtral f32", f"--arch llama {F32} {MOE}", True),
+    ("qwen3moe f32", f"--arch qwen3moe {F32} {MOE}", True, LONG),
+    ("qwen3moe f32, gqa 3, odd", f"--arch qwen3moe {F32} --experts 11 --top-k 5 --layers 5 --embd 192 --heads 6 --kv-heads 2 "
+     "--head-dim 48 --expert-ff 96 --rope-base 1000000", True, LONG),
+    ("qwen2moe f32", f"--arch qwen2moe {F32} {MOE}", True, LONG),
+    ("qwen2moe f32, gqa 3, odd", f"--arch qwen2moe {F32} --experts 13 --top-k 4 --layers 5 --embd 192 --heads 6 --kv-heads 2 "
+     "--head-dim 32 --expert-ff 96 --shared-ff 160", True, LONG),
+    ("mixtral f32", f"--arch llama {F32} {MOE}", True, LONG),
     ("mixtral f32 rope_freqs", f"--arch llama {F32} {MOE} --rope-freqs", True),
     ("mixtral f32, gqa 3, odd", f"--arch llama {F32} --experts 7 --top-k 3 --layers 5 --embd 192 --heads 6 --kv-heads 2 "
-     "--head-dim 48 --expert-ff 96 --tied", True),
-    ("olmoe f32", f"--arch olmoe {F32} {MOE} --embd 256 --heads 4 --kv-heads 4 --head-dim 64", True),
+     "--head-dim 48 --expert-ff 96 --tied", True, LONG),
+    ("olmoe f32", f"--arch olmoe {F32} {MOE} --embd 256 --heads 4 --kv-heads 4 --head-dim 64", True, LONG),
     ("olmoe f32, odd", f"--arch olmoe {F32} --experts 13 --top-k 5 --layers 5 --embd 192 --heads 6 --kv-heads 6 "
-     "--head-dim 32 --expert-ff 96", True),
-    ("ernie4_5-moe f32", f"--arch ernie4_5-moe {F32} {MOE} --dense-layers 1", True),
-    ("ernie4_5-moe f32, all with experts", f"--arch ernie4_5-moe {F32} --experts 12 --top-k 3 --kv-heads 4", True),
-    ("hunyuan-moe f32", f"--arch hunyuan-moe {F32} {MOE} --expert-ff 512", True),
+     "--head-dim 32 --expert-ff 96", True, LONG),
+    ("ernie4_5-moe f32", f"--arch ernie4_5-moe {F32} {MOE} --dense-layers 1", True, LONG),
+    ("ernie4_5-moe f32, all with experts", f"--arch ernie4_5-moe {F32} --experts 12 --top-k 3 --kv-heads 4", True, LONG),
+    ("ernie4_5-moe f32, gqa 3, odd", f"--arch ernie4_5-moe {F32} --experts 11 --top-k 4 --layers 5 --dense-layers 2 "
+     "--embd 192 --heads 6 --kv-heads 2 --head-dim 48 --expert-ff 96 --shared-ff 160 --ff 224 --tied", True, LONG),
+    ("hunyuan-moe f32", f"--arch hunyuan-moe {F32} {MOE} --expert-ff 512", True, LONG),
     ("hunyuan-moe f32, gqa 3", f"--arch hunyuan-moe {F32} --experts 16 --top-k 4 --heads 6 --kv-heads 2 "
-     "--head-dim 128 --expert-ff 512", True),
-    ("ernie4_5-moe f32, groups", f"--arch ernie4_5-moe {F32} --experts 24 --top-k 4 --groups 4 --groups-used 2", True),
+     "--head-dim 128 --expert-ff 512", True, LONG),
+    ("ernie4_5-moe f32, groups", f"--arch ernie4_5-moe {F32} --experts 24 --top-k 4 --groups 4 --groups-used 2", True,
+     LONG),
     # Longer than twice the window; 600 positions and more.
     ("gpt-oss f32", f"--arch gpt-oss {F32} --experts 8 --top-k 4 --expert-ff 256", True, LONG),
     ("gpt-oss f32, window 32, gqa 8", f"--arch gpt-oss {F32} --experts 16 --top-k 4 --heads 16 --kv-heads 2 "
@@ -70,10 +77,10 @@ CASES = [
     ("gemma4 f32, gate and up fused", f"--arch gemma4 {F32} --experts 7 --top-k 3 --layers 4 --window-period 2 "
      "--window 60 --window-rope-base 10000 --expert-ff 96 --softcap 30 --fused-experts", True, LONG),
     ("gemma4 q4_0, gate and up fused", f"--arch gemma4 -t Q4_0 --down Q8_0 {MOE} --layers 4 --window-period 2 "
-     "--window 60 --window-rope-base 10000 --expert-ff 96 --softcap 30 --fused-experts", 5e-3, LONG),
+     "--window 60 --window-rope-base 10000 --expert-ff 96 --softcap 30 --fused-experts", KL, LONG),
     ("qwen3next f32, gate and up fused", f"--arch qwen3next {F32} {MOE} --layers 4 --fused-experts", True, LONG),
     ("qwen35moe q4_K, gate and up fused", f"--arch qwen35moe -t Q4_K {MOE} --expert-ff 256 --layers 4 --rotated 16 "
-     "--fused-experts", 5e-3, LONG),
+     "--fused-experts", KL, LONG),
     ("llama4 f32", f"--arch llama4 {F32} --experts 8 --top-k 1 --layers 5", True, LONG),
     ("llama4 f32, every 2nd with experts, odd", f"--arch llama4 {F32} --experts 7 --top-k 1 --layers 6 --moe-step 2 "
      "--heads 6 --kv-heads 2 --head-dim 48 --embd 192 --expert-ff 96 --ff 160 --rope-base 500000 --tied", True, LONG),
@@ -82,69 +89,72 @@ CASES = [
     # Past the first chunk of positions, where queries of layers without rotation begin to grow.
     ("llama4 f32, 8400 positions", f"--arch llama4 {F32} --experts 4 --top-k 1 --layers 4 --embd 128 --heads 2 "
      "--kv-heads 1 --expert-ff 64 --ctx 16384", True, [(4, 8400)]),
-    ("llama4 q4_K", "--arch llama4 -t Q4_K --experts 8 --top-k 1 --layers 4 --expert-ff 256", 5e-3, LONG),
+    ("llama4 q4_K", "--arch llama4 -t Q4_K --experts 8 --top-k 1 --layers 4 --expert-ff 256", KL, LONG),
     ("afmoe f32", f"--arch afmoe {F32} {MOE} --layers 6 --window 48 --dense-layers 1", True, LONG),
     ("afmoe f32, gqa 3, odd", f"--arch afmoe {F32} --experts 12 --top-k 5 --layers 5 --window 33 --embd 192 --heads 6 "
      "--kv-heads 2 --head-dim 48 --ff 160 --expert-ff 96 --shared-ff 192 --router-scale 2.5 --window-period 2 --tied",
      True, LONG),
-    ("afmoe q8_0", f"--arch afmoe -t Q8_0 {MOE} --layers 5 --window 48 --dense-layers 2", 5e-3, LONG),
+    ("afmoe q8_0", f"--arch afmoe -t Q8_0 {MOE} --layers 5 --window 48 --dense-layers 2", KL, LONG),
     ("laguna f32", f"--arch laguna {F32} {MOE} --layers 5 --window 48 --dense-layers 1 --gate-heads --heads 4 "
      "--window-heads 6 --kv-heads 2 --rotated 32 --window-rotated 64 --window-rope-base 10000 --yarn 8 --ctx 32768",
      True, LONG),
     ("laguna f32, gates of elements, odd", f"--arch laguna {F32} --experts 9 --top-k 4 --layers 5 --window 33 "
      "--embd 192 --heads 6 --kv-heads 3 --head-dim 32 --expert-ff 96 --shared-ff 160 --router-scale 2.5", True, LONG),
-    ("laguna q8_0", f"--arch laguna -t Q8_0 {MOE} --layers 5 --window 48 --gate-heads", 5e-3, LONG),
+    ("laguna q8_0", f"--arch laguna -t Q8_0 {MOE} --layers 5 --window 48 --gate-heads", KL, LONG),
     ("cohere2moe f32", f"--arch cohere2moe {F32} {MOE} --layers 6 --window 48 --dense-layers 1", True, LONG),
     ("cohere2moe f32, odd", f"--arch cohere2moe {F32} --experts 9 --top-k 4 --layers 5 --window 33 --embd 192 --heads 6 "
      "--kv-heads 2 --head-dim 48 --expert-ff 96 --shared-ff 192 --ff 160 --dense-layers 2 --window-period 3 --tied "
      "--fused-experts", True, LONG),
-    ("cohere2moe q8_0", f"--arch cohere2moe -t Q8_0 {MOE} --layers 5 --window 48", 5e-3, LONG),
+    ("cohere2moe q8_0", f"--arch cohere2moe -t Q8_0 {MOE} --layers 5 --window 48", KL, LONG),
     ("dbrx f32", f"--arch dbrx {F32} {MOE}", True, LONG),
     ("dbrx f32, gqa 3, odd", f"--arch dbrx {F32} --experts 12 --top-k 5 --embd 192 --heads 6 --kv-heads 2 --head-dim 32 "
      "--expert-ff 96 --layers 3", True, LONG),
-    ("dbrx q4_K", f"--arch dbrx -t Q4_K {MOE} --expert-ff 256", 5e-3, LONG),
+    ("dbrx q4_K", f"--arch dbrx -t Q4_K {MOE} --expert-ff 256", KL, LONG),
     ("grok f32", f"--arch grok {F32} {MOE}", True, LONG),
     ("grok f32, dense part, odd", f"--arch grok {F32} --experts 7 --top-k 3 --embd 192 --heads 6 --kv-heads 3 "
      "--head-dim 32 --expert-ff 96 --ff 160 --beside --softcap 20 --tied", True, LONG),
     # llama.cpp's GELU is a table of half precision.
     ("grok f32, beside double precision", f"--arch grok {F32} --experts 8 --top-k 8 --beside --softcap 20", REFERENCE,
      LONG),
-    ("grok q8_0", f"--arch grok -t Q8_0 {MOE} --beside", 5e-3, LONG),
+    ("grok q8_0", f"--arch grok -t Q8_0 {MOE} --beside", KL, LONG),
     ("mimo2 f32", f"--arch mimo2 {F32} {MOE} --layers 5 --window 48 --head-dim 96 --value-dim 64 --rotated 32 "
      "--window-kv-heads 4 --dense-layers 1 --window-rope-base 10000", True, LONG),
     ("mimo2 f32, odd, fused qkv", f"--arch mimo2 {F32} --experts 9 --top-k 4 --layers 4 --window 33 --embd 192 --heads 6 "
      "--kv-heads 2 --head-dim 48 --value-dim 32 --window-kv-heads 3 --expert-ff 96 --window-period 3 --fused-qkv",
      True, LONG),
-    ("mimo2 q8_0", f"--arch mimo2 -t Q8_0 {MOE} --layers 5 --window 48 --head-dim 96 --value-dim 64", 5e-3, LONG),
+    ("mimo2 q8_0", f"--arch mimo2 -t Q8_0 {MOE} --layers 5 --window 48 --head-dim 96 --value-dim 64", KL, LONG),
     ("mistral4 f32, tempered", f"--arch mistral4 {F32} {MOE} {MLA} --q-lora 48 --dense-layers 1 --temper 100", True,
      LONG),
     ("mistral4 f32, yarn, odd", f"--arch mistral4 {F32} --experts 7 --top-k 3 {MLA} --q-lora 40 --heads 7 --temper 33 "
      "--yarn 8 --yarn-multiplier 0.1 --ctx 32768 --fused-experts", True, LONG),
     ("mistral4 q8_0", f"--arch mistral4 -t Q8_0 {MOE} --heads 6 --head-dim 96 --rotated 32 --value-dim 64 "
-     "--latent 128 --q-lora 64 --temper 100", 5e-3, LONG),
+     "--latent 128 --q-lora 64 --temper 100", KL, LONG),
     ("arctic f32", f"--arch arctic {F32} {MOE}", True, LONG),
     ("arctic f32, gqa 3, odd", f"--arch arctic {F32} --experts 12 --top-k 5 --embd 192 --heads 6 --kv-heads 2 "
      "--head-dim 32 --expert-ff 96 --layers 5 --tied", True, LONG),
-    ("arctic q4_K", f"--arch arctic -t Q4_K {MOE} --expert-ff 256", 5e-3, LONG),
+    ("arctic q4_K", f"--arch arctic -t Q4_K {MOE} --expert-ff 256", KL, LONG),
     ("step35 f32", f"--arch step35 {F32} {MOE} --layers 6 --window 48 --dense-layers 1 --window-heads 6 --kv-heads 2 "
      "--window-rope-base 10000 --rope-freqs", True, LONG),
     ("step35 f32, odd", f"--arch step35 {F32} --experts 9 --top-k 4 --layers 5 --window 33 --embd 192 --heads 6 "
      "--kv-heads 3 --head-dim 32 --expert-ff 96 --shared-ff 160 --ff 160 --dense-layers 2 --window-period 2 "
      "--router-scale 2.5 --window-rope-base 5000 --window-rotated 16", True, LONG),
-    ("step35 q8_0", f"--arch step35 -t Q8_0 {MOE} --layers 5 --window 48", 5e-3, LONG),
+    ("step35 q8_0", f"--arch step35 -t Q8_0 {MOE} --layers 5 --window 48", KL, LONG),
     ("mistral3 f32, dense", f"--arch mistral3 {F32} --experts 0 --top-k 0 --yarn 32 --ctx 4096", True, LONG),
     ("mistral3 f32, experts, odd", f"--arch mistral3 {F32} --experts 7 --top-k 3 --heads 6 --kv-heads 2 --embd 192 "
      "--head-dim 32 --expert-ff 96 --yarn 9 --ctx 1000 --tied", True, LONG),
-    ("mistral3 q4_K", "--arch mistral3 -t Q4_K --experts 0 --top-k 0 --yarn 32 --ctx 4096", 5e-3, LONG),
-    ("llama dense f32", f"--arch llama {F32} --experts 0 --top-k 0", True),
-    ("qwen3 dense f32", f"--arch qwen3 {F32} --experts 0 --top-k 0", True),
-    ("qwen2 dense f32", f"--arch qwen2 {F32} --experts 0 --top-k 0", True),
+    ("mistral3 q4_K", "--arch mistral3 -t Q4_K --experts 0 --top-k 0 --yarn 32 --ctx 4096", KL, LONG),
+    ("llama dense f32", f"--arch llama {F32} --experts 0 --top-k 0", True, LONG),
+    ("qwen3 dense f32", f"--arch qwen3 {F32} --experts 0 --top-k 0", True, LONG),
+    ("qwen2 dense f32", f"--arch qwen2 {F32} --experts 0 --top-k 0", True, LONG),
     ("llama dense f32, gqa 3, odd", f"--arch llama {F32} --experts 0 --top-k 0 --layers 5 --embd 192 --heads 6 "
-     "--kv-heads 2 --head-dim 48 --ff 160 --tied", True),
+     "--kv-heads 2 --head-dim 48 --ff 160 --tied", True, LONG),
     ("qwen3 dense f32, gqa 3, odd", f"--arch qwen3 {F32} --experts 0 --top-k 0 --layers 5 --embd 192 --heads 6 "
-     "--kv-heads 2 --head-dim 48 --ff 160 --tied", True),
+     "--kv-heads 2 --head-dim 48 --ff 160 --tied", True, LONG),
     ("qwen2 dense f32, gqa 3, odd", f"--arch qwen2 {F32} --experts 0 --top-k 0 --layers 5 --embd 192 --heads 6 "
-     "--kv-heads 2 --head-dim 32 --ff 160 --rope-base 1000000", True),
+     "--kv-heads 2 --head-dim 32 --ff 160 --rope-base 1000000", True, LONG),
+    ("llama dense q4_K", "--arch llama -t Q4_K --experts 0 --top-k 0", KL, LONG),
+    ("qwen3 dense q4_K", "--arch qwen3 -t Q4_K --experts 0 --top-k 0", KL, LONG),
+    ("qwen2 dense q8_0", "--arch qwen2 -t Q8_0 --experts 0 --top-k 0", KL, LONG),
     ("tied f32", f"--arch qwen3moe {F32} {MOE} --tied", True),
     ("yarn f32", f"--arch qwen3moe {F32} {MOE} --yarn 4", True),
     ("head_dim 96, gqa 1", f"--arch qwen3moe {F32} {MOE} --heads 3 --kv-heads 3 --head-dim 96", True),
@@ -160,23 +170,23 @@ CASES = [
     ("bf16", f"--arch qwen3moe -t BF16 --embd-type BF16 --output-type BF16 {MOE}", KL),
     ("mixed Q4_K_M-like", f"--arch qwen3moe -t Q4_K --down Q6_K,Q4_K --attn Q4_K,Q5_K {MOE} --expert-ff 256",
      KL),
-    ("qwen2moe q4_K", f"--arch qwen2moe -t Q4_K {MOE} --expert-ff 256", KL),
-    ("mixtral q4_K", f"--arch llama -t Q4_K {MOE} --expert-ff 256", KL),
-    ("olmoe q8_0", f"--arch olmoe -t Q8_0 {MOE} --kv-heads 4", KL),
-    ("ernie4_5-moe q4_K", f"--arch ernie4_5-moe -t Q4_K {MOE} --expert-ff 256 --dense-layers 2 --tied", KL),
-    ("hunyuan-moe q4_K", f"--arch hunyuan-moe -t Q4_K {MOE} --expert-ff 512", KL),
-    ("gpt-oss mxfp4", f"--arch gpt-oss {MXFP4} --experts 8 --top-k 4 --expert-ff 256", 5e-3, LONG),
+    ("qwen2moe q4_K", f"--arch qwen2moe -t Q4_K {MOE} --expert-ff 256", KL, LONG),
+    ("mixtral q4_K", f"--arch llama -t Q4_K {MOE} --expert-ff 256", KL, LONG),
+    ("olmoe q8_0", f"--arch olmoe -t Q8_0 {MOE} --kv-heads 4", KL, LONG),
+    ("ernie4_5-moe q4_K", f"--arch ernie4_5-moe -t Q4_K {MOE} --expert-ff 256 --dense-layers 2 --tied", KL, LONG),
+    ("hunyuan-moe q4_K", f"--arch hunyuan-moe -t Q4_K {MOE} --expert-ff 512", KL, LONG),
+    ("gpt-oss mxfp4", f"--arch gpt-oss {MXFP4} --experts 8 --top-k 4 --expert-ff 256", KL, LONG),
     ("gpt-oss mxfp4, 32 experts, yarn", f"--arch gpt-oss {MXFP4} --experts 32 --top-k 4 --embd 480 --heads 16 "
-     "--kv-heads 2 --expert-ff 480 --window 128 --yarn 32 --rope-base 150000 --ctx 131072 --layers 6", 5e-3, LONG),
-    ("gpt-oss q8_0", "--arch gpt-oss -t Q8_0 --experts 8 --top-k 4 --expert-ff 256", 5e-3, LONG),
+     "--kv-heads 2 --expert-ff 480 --window 128 --yarn 32 --rope-base 150000 --ctx 131072 --layers 6", KL, LONG),
+    ("gpt-oss q8_0", "--arch gpt-oss -t Q8_0 --experts 8 --top-k 4 --expert-ff 256", KL, LONG),
     ("gpt-oss q8_0, window 32, gqa 8", "--arch gpt-oss -t Q8_0 --experts 16 --top-k 4 --heads 16 --kv-heads 2 "
-     "--window 32 --layers 6", 5e-3, LONG),
+     "--window 32 --layers 6", KL, LONG),
     ("qwen3next q4_K", f"--arch qwen3next -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 4 --rotated 16 "
-     "--delta-heads 8 --delta-dim 64", 5e-3, LONG),
+     "--delta-heads 8 --delta-dim 64", KL, LONG),
     ("qwen35moe q4_K", f"--arch qwen35moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 4 --rotated 16 "
-     "--delta-heads 8 --delta-dim 64", 5e-3, LONG),
-    ("qwen35 q8_0", "--arch qwen35 -t Q8_0 --experts 0 --top-k 0 --layers 4 --rotated 16", 5e-3, LONG),
-    ("qwen3vlmoe q4_K", f"--arch qwen3vlmoe -t Q4_K {MOE} --expert-ff 256", 5e-3, LONG),
+     "--delta-heads 8 --delta-dim 64", KL, LONG),
+    ("qwen35 q8_0", "--arch qwen35 -t Q8_0 --experts 0 --top-k 0 --layers 4 --rotated 16", KL, LONG),
+    ("qwen3vlmoe q4_K", f"--arch qwen3vlmoe -t Q4_K {MOE} --expert-ff 256", KL, LONG),
     ("deepseek2 f32", f"--arch deepseek2 {F32} {MOE} {MLA} --q-lora 48 --dense-layers 1", True, LONG),
     # llama.cpp takes a model for one without q_lora by its 27 layers; all experts chosen, as in "24 layers".
     ("deepseek2 f32, lite", f"--arch deepseek2 {F32} --experts 4 --top-k 4 --layers 27 --dense-layers 1 --embd 128 "
@@ -222,64 +232,83 @@ CASES = [
      "--layers 5 --dense-layers 2 --nextn 1 --index-heads 19 --index-dim 64 --index-top 70 --index-every 2 --sigmoid", CHOICES,
      LONG),
     ("deepseek32 q8_0, four indexers", f"--arch deepseek32 -t Q8_0 {MOE} --heads 6 --head-dim 96 --rotated 32 --value-dim 64 "
-     "--latent 128 --q-lora 64 --index-heads 18 --index-dim 128 --index-top 128", 5e-3, LONG),
+     "--latent 128 --q-lora 64 --index-heads 18 --index-dim 128 --index-top 128", KL, LONG),
     ("glm-dsa q4_K, an indexer", f"--arch glm-dsa -t Q4_K {MOE} --heads 4 --head-dim 96 --rotated 32 --value-dim 64 "
      "--latent 256 --q-lora 256 --expert-ff 256 --index-heads 18 --index-dim 128 --index-top 128 --index-every 3 --sigmoid",
-     5e-3, LONG),
+     KL, LONG),
     ("deepseek2 q8_0", f"--arch deepseek2 -t Q8_0 {MOE} --heads 6 --head-dim 96 --rotated 32 --value-dim 64 "
-     "--latent 128 --q-lora 64 --dense-layers 1 --sigmoid", 5e-3, LONG),
+     "--latent 128 --q-lora 64 --dense-layers 1 --sigmoid", KL, LONG),
     ("deepseek2 q4_K, joined kv_b", f"--arch deepseek2 -t Q4_K {MOE} --heads 4 --head-dim 96 --rotated 32 "
-     "--value-dim 64 --latent 256 --q-lora 256 --expert-ff 256 --joined-kv --dense-layers 1", 5e-3, LONG),
+     "--value-dim 64 --latent 256 --q-lora 256 --expert-ff 256 --joined-kv --dense-layers 1", KL, LONG),
     ("minimax-m2 f32", f"--arch minimax-m2 {F32} {MOE} --rotated 32", True, LONG),
     ("minimax-m2 f32, gqa 3, odd", f"--arch minimax-m2 {F32} --experts 13 --top-k 5 --layers 3 --embd 192 --heads 6 "
      "--kv-heads 2 --head-dim 48 --rotated 16 --expert-ff 96 --rope-base 5e6", True, LONG),
-    ("minimax-m2 q4_K", f"--arch minimax-m2 -t Q4_K --down Q6_K {MOE} --expert-ff 256 --rotated 32", 5e-3, LONG),
+    ("minimax-m2 q4_K", f"--arch minimax-m2 -t Q4_K --down Q6_K {MOE} --expert-ff 256 --rotated 32", KL, LONG),
+    # Blocks that do not divide 256 end llama.cpp's process.
+    ("minimax-m3 f32", f"--arch minimax-m3 {F32} {MOE} --layers 4 --dense-layers 1 --rotated 32 --shared-ff 128 "
+     "--index-block 16 --index-top 4 --router-scale 2", True, LONG),
+    ("minimax-m3 f32, gqa 3, three near, two shared, odd", f"--arch minimax-m3 {F32} --experts 13 --top-k 5 --layers 5 "
+     "--embd 192 --heads 6 --kv-heads 2 --head-dim 48 --rotated 16 --expert-ff 96 --shared-ff 192 --ff 160 --dense-layers 2 "
+     "--index-dim 40 --index-block 8 --index-top 5 --index-local 3 --rope-base 5e6", True, LONG),
+    ("minimax-m3 f32, blocks of 128, gqa 1, none dense", f"--arch minimax-m3 {F32} {MOE} --layers 3 --kv-heads 4 "
+     "--rotated 32 --shared-ff 128 --index-dim 128 --index-block 128 --index-top 3", True, LONG),
+    ("minimax-m3 q4_K", f"--arch minimax-m3 -t Q4_K --down Q6_K {MOE} --expert-ff 256 --shared-ff 256 --layers 4 "
+     "--dense-layers 1 --rotated 32 --index-block 32 --index-top 4", KL, LONG),
+    ("dots3note f32", f"--arch dots3note {F32} {MOE} {MLA} --q-lora 48 --layers 4 --dense-layers 1 --shared-ff 128 "
+     "--window 48 --window-rope-base 10000 --index-heads 18 --index-dim 64 --index-top 128 --sigmoid", True, CHOSEN),
+    ("dots3note f32, two shapes, two shared, nextn, odd", f"--arch dots3note {F32} --experts 13 --top-k 5 --layers 5 "
+     "--embd 192 --heads 5 --head-dim 40 --rotated 16 --value-dim 24 --latent 96 --window-heads 3 --window-head-dim 56 "
+     "--window-value-dim 32 --window-latent 64 --q-lora 56 --expert-ff 96 --shared-ff 192 --ff 160 --dense-layers 2 "
+     "--window 33 --window-period 3 --window-rope-base 5000 --index-heads 19 --index-dim 64 --index-top 100 --sigmoid "
+     "--router-scale 2.5 --nextn 1", True, CHOSEN),
+    ("dots3note q8_0", f"--arch dots3note -t Q8_0 {MOE} --heads 6 --head-dim 96 --rotated 32 --value-dim 64 --latent 128 "
+     "--q-lora 64 --window 48 --window-latent 96 --index-heads 18 --index-dim 128 --index-top 128 --sigmoid", KL, LONG),
     ("dots1 f32", f"--arch dots1 {F32} {MOE} --kv-heads 4 --dense-layers 1 --router-scale 2.5", True, LONG),
     ("dots1 f32, heads of 96, odd", f"--arch dots1 {F32} --experts 14 --top-k 6 --layers 5 --embd 192 --heads 3 "
      "--kv-heads 3 --head-dim 96 --expert-ff 96 --shared-ff 192 --ff 160 --dense-layers 2", True, LONG),
-    ("dots1 q4_K", f"--arch dots1 -t Q4_K --down Q6_K {MOE} --kv-heads 4 --expert-ff 256 --dense-layers 1", 5e-3, LONG),
+    ("dots1 q4_K", f"--arch dots1 -t Q4_K --down Q6_K {MOE} --kv-heads 4 --expert-ff 256 --dense-layers 1", KL, LONG),
     ("deepseek f32", f"--arch deepseek {F32} {MOE} --dense-layers 1", True, LONG),
     ("deepseek f32, one key head each, odd", f"--arch deepseek {F32} --experts 13 --top-k 6 --layers 5 --embd 192 "
      "--heads 6 --kv-heads 6 --head-dim 32 --expert-ff 96 --shared-ff 192 --ff 352 --dense-layers 2 --rope-base 10000 "
      "--tied", True, LONG),
-    ("deepseek q4_K", f"--arch deepseek -t Q4_K --down Q6_K {MOE} --expert-ff 256 --dense-layers 1", 5e-3, LONG),
+    ("deepseek q4_K", f"--arch deepseek -t Q4_K --down Q6_K {MOE} --expert-ff 256 --dense-layers 1", KL, LONG),
     ("bailingmoe f32", f"--arch bailingmoe {F32} {MOE}", True, LONG),
     ("bailingmoe f32, gqa 3, odd", f"--arch bailingmoe {F32} --experts 11 --top-k 6 --layers 5 --embd 192 --heads 6 "
      "--kv-heads 2 --head-dim 48 --expert-ff 96 --shared-ff 192 --rope-base 600000", True, LONG),
-    ("bailingmoe q4_K", f"--arch bailingmoe -t Q4_K --down Q6_K {MOE} --expert-ff 256", 5e-3, LONG),
+    ("bailingmoe q4_K", f"--arch bailingmoe -t Q4_K --down Q6_K {MOE} --expert-ff 256", KL, LONG),
     ("bailingmoe2 f32", f"--arch bailingmoe2 {F32} --experts 16 --top-k 4 --groups 4 --groups-used 2 --fused-qkv "
      "--rotated 32 --dense-layers 1 --router-scale 2.5 --nextn 1", True, LONG),
     ("bailingmoe2 f32, gqa 4, two shared, odd", f"--arch bailingmoe2 {F32} --experts 15 --top-k 5 --layers 5 --embd 192 "
      "--heads 4 --kv-heads 1 --head-dim 48 --rotated 24 --expert-ff 96 --shared-ff 192 --ff 160 --dense-layers 2 "
      "--fused-qkv --groups 5 --groups-used 3", True, LONG),
     ("bailingmoe2 q4_K", "--arch bailingmoe2 -t Q4_K --down Q6_K --experts 16 --top-k 4 --groups 4 --groups-used 2 "
-     "--fused-qkv --rotated 32 --expert-ff 256 --dense-layers 1", 5e-3, LONG),
+     "--fused-qkv --rotated 32 --expert-ff 256 --dense-layers 1", KL, LONG),
     ("hy_v3 f32", f"--arch hy_v3 {F32} {MOE} --dense-layers 1 --router-scale 2.5 --nextn 1", True, LONG),
     ("hy_v3 f32, gqa 3, odd", f"--arch hy_v3 {F32} --experts 13 --top-k 5 --layers 5 --embd 192 --heads 6 --kv-heads 2 "
      "--head-dim 48 --expert-ff 96 --shared-ff 160 --ff 224 --dense-layers 2 --tied", True, LONG),
-    ("hy_v3 q4_K", f"--arch hy_v3 -t Q4_K --down Q6_K {MOE} --expert-ff 256 --dense-layers 1", 5e-3, LONG),
+    ("hy_v3 q4_K", f"--arch hy_v3 -t Q4_K --down Q6_K {MOE} --expert-ff 256 --dense-layers 1", KL, LONG),
     ("mellum f32", f"--arch mellum {F32} {MOE} --layers 5 --window 48 --yarn 8 --ctx 32768", True, LONG),
     ("mellum f32, gqa 3, odd", f"--arch mellum {F32} --experts 11 --top-k 4 --layers 5 --embd 192 --heads 6 --kv-heads 2 "
      "--head-dim 48 --expert-ff 96 --window 33 --window-period 2", True, LONG),
-    ("mellum q4_K", f"--arch mellum -t Q4_K --down Q6_K {MOE} --expert-ff 256 --window 48", 5e-3, LONG),
+    ("mellum q4_K", f"--arch mellum -t Q4_K --down Q6_K {MOE} --expert-ff 256 --window 48", KL, LONG),
     ("granitemoe f32", f"--arch granitemoe {F32} {MOE} --shared-ff 0", True, LONG),
     ("granitemoe f32, shared, gqa 3, odd", f"--arch granitemoe {F32} --experts 13 --top-k 6 --layers 5 --embd 192 "
      "--heads 6 --kv-heads 2 --head-dim 32 --expert-ff 96 --shared-ff 160 --rope-base 10000 --tied", True, LONG),
-    ("granitemoe q4_K", f"--arch granitemoe -t Q4_K --down Q6_K {MOE} --expert-ff 256", 5e-3, LONG),
+    ("granitemoe q4_K", f"--arch granitemoe -t Q4_K --down Q6_K {MOE} --expert-ff 256", KL, LONG),
     ("exaone-moe f32", f"--arch exaone-moe {F32} {MOE} --layers 5 --dense-layers 1 --window 48 --router-scale 2.5 "
      "--nextn 1 --window-period 4", True, LONG),
     ("exaone-moe f32, gqa 3, odd", f"--arch exaone-moe {F32} --experts 11 --top-k 4 --layers 6 --embd 192 --heads 6 "
      "--kv-heads 2 --head-dim 48 --expert-ff 96 --shared-ff 160 --ff 224 --dense-layers 2 --window 33 "
      "--window-period 3", True, LONG),
     ("exaone-moe q4_K", f"--arch exaone-moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --dense-layers 1 --window 48",
-     5e-3, LONG),
+     KL, LONG),
     # llama.cpp's window is 4096, whatever the file says; and it rotates all layers of a model of four.
     ("smallthinker f32", f"--arch smallthinker {F32} {MOE} --layers 5 --window 4096 --ctx 16384", True, LONG),
     ("smallthinker f32, 4500 positions, gqa 3, odd", f"--arch smallthinker {F32} --experts 11 --top-k 4 --layers 3 "
      "--embd 96 --heads 3 --kv-heads 1 --head-dim 32 --expert-ff 96 --window 4096 --ctx 16384 --tied", True,
      [(4, 4500)]),
     ("smallthinker q4_K", f"--arch smallthinker -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 3 --window 4096 "
-     "--ctx 16384", 5e-3, LONG),
+     "--ctx 16384", KL, LONG),
     # E2B and E4B: embeddings of layers, shared keys and values.
     ("gemma4 f32, small", f"--arch gemma4 {F32} --experts 0 --top-k 0 --layers 8 --window 40 --window-period 2 "
      "--layer-embd 32 --shared-kv 4 --window-head-dim 32 --window-rope-base 10000 --softcap 30",
@@ -287,44 +316,53 @@ CASES = [
     ("gemma4 f32, small, gqa 3, odd", f"--arch gemma4 {F32} --experts 0 --top-k 0 --layers 7 --embd 192 --heads 6 "
      "--kv-heads 2 --head-dim 64 --window-head-dim 48 --window 33 --window-period 3 --layer-embd 40 --shared-kv 4 "
      "--ff 224 --window-rope-base 5000 --softcap 20", True, LONG),
-    ("gemma4 f32, embeddings of layers alone, experts", f"--arch gemma4 {F32} --experts 7 --top-k 3 --layers 4 --window 40 --window-period 2 --layer-embd 24 "
-     "--window-rope-base 10000 --softcap 30", True, LONG),
+    ("gemma4 f32, embeddings of layers alone, experts", f"--arch gemma4 {F32} --experts 7 --top-k 3 --layers 4 "
+     "--window 40 --window-period 2 --layer-embd 24 --window-rope-base 10000 --softcap 30", True, LONG),
     ("gemma4 q4_K, small", f"--arch gemma4 -t Q4_K --experts 0 --top-k 0 --layers 8 --window 40 --window-period 2 "
-     "--layer-embd 256 --shared-kv 4 --window-head-dim 32 --window-rope-base 10000 --softcap 30", 5e-3, LONG),
+     "--layer-embd 256 --shared-kv 4 --window-head-dim 32 --window-rope-base 10000 --softcap 30", KL, LONG),
     ("maple f32", f"--arch maple {F32} {MOE} --layers 5 --window 48", True, LONG),
     ("maple f32, gqa 3, odd", f"--arch maple {F32} --experts 11 --top-k 4 --layers 5 --embd 192 --heads 6 --kv-heads 2 "
      "--head-dim 48 --expert-ff 96 --window 33 --window-period 3 --window-rope-base 10000", True, LONG),
-    ("maple q4_K", f"--arch maple -t Q4_K --down Q6_K {MOE} --expert-ff 256 --window 48", 5e-3, LONG),
+    ("maple q4_K", f"--arch maple -t Q4_K --down Q6_K {MOE} --expert-ff 256 --window 48", KL, LONG),
     # The context is more than the original one: long factors. llama.cpp goes by the session's context.
     ("phimoe f32", f"--arch phimoe {F32} {MOE}", True, LONG),
     ("phimoe f32, long factors, gqa 3, odd", f"--arch phimoe {F32} --experts 11 --top-k 3 --layers 5 --embd 288 --heads 6 "
      "--kv-heads 2 --head-dim 48 --expert-ff 96 --ctx 8192 --rope-base 10000", True, LONG),
-    ("phimoe q4_K", f"--arch phimoe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --ctx 8192", 5e-3, LONG),
+    ("phimoe q4_K", f"--arch phimoe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --ctx 8192", KL, LONG),
     ("lfm2moe f32", f"--arch lfm2moe {F32} {MOE} --layers 5 --attn-every 3 --taps 3 --dense-layers 1 --tied", True, LONG),
     ("lfm2moe f32, gqa 3, 5 taps, odd", f"--arch lfm2moe {F32} --experts 11 --top-k 4 --layers 6 --embd 288 --heads 6 "
      "--kv-heads 2 --head-dim 48 --expert-ff 96 --ff 224 --dense-layers 2 --attn-every 4 --taps 5", True, LONG),
     ("lfm2moe q4_K", f"--arch lfm2moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 5 --attn-every 3 --taps 3 "
-     "--dense-layers 1", 5e-3, LONG),
+     "--dense-layers 1", KL, LONG),
     ("granitehybrid f32", f"--arch granitehybrid {F32} {MOE} --layers 5 --attn-every 3 --delta-heads 8 --delta-dim 64 "
      "--delta-key-heads 1 --state-dim 64 --no-rope", True, LONG),
     ("granitehybrid f32, two groups, rotated, gqa 3, odd", f"--arch granitehybrid {F32} --experts 13 --top-k 6 --layers 6 "
      "--embd 192 --heads 6 --kv-heads 2 --head-dim 32 --expert-ff 96 --shared-ff 160 --rope-base 10000 --tied "
      "--attn-every 4 --delta-heads 12 --delta-dim 32 --delta-key-heads 2 --state-dim 36 --taps 3", True, LONG),
     ("granitehybrid q4_K", f"--arch granitehybrid -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 5 --attn-every 3 "
-     "--delta-heads 8 --delta-dim 64 --delta-key-heads 1 --state-dim 64", 5e-3, LONG),
+     "--delta-heads 8 --delta-dim 64 --delta-key-heads 1 --state-dim 64", KL, LONG),
     ("jamba f32", f"--arch jamba {F32} {MOE} --layers 5 --attn-every 3 --moe-step 2 --expert-ff 128 --ff 128 --delta-dim 24 "
      "--state-dim 16 --tied", True, LONG),
     ("jamba f32, gqa 3, odd", f"--arch jamba {F32} --experts 11 --top-k 3 --layers 6 --embd 192 --heads 6 --kv-heads 2 "
      "--head-dim 32 --expert-ff 96 --ff 96 --attn-every 4 --moe-step 3 --delta-dim 20 --state-dim 13 --taps 3", True, LONG),
     ("jamba q4_K", f"--arch jamba -t Q4_K --down Q6_K {MOE} --expert-ff 256 --ff 256 --layers 5 --attn-every 3 --moe-step 2 "
-     "--delta-dim 32 --state-dim 16", 5e-3, LONG),
+     "--delta-dim 32 --state-dim 16", KL, LONG),
     ("kimi-linear f32", f"--arch kimi-linear {F32} {MOE} {MLA} --layers 6 --attn-every 3 --delta-dim 32 --dense-layers 1 "
      "--router-scale 2.446 --shared-ff 128", True, LONG),
     ("kimi-linear f32, 3 heads of 64, two shared, odd", f"--arch kimi-linear {F32} --experts 11 --top-k 4 --layers 5 "
      "--attn-every 4 --embd 192 --heads 3 --head-dim 48 --rotated 16 --value-dim 40 --latent 64 --delta-dim 64 --taps 3 "
      "--expert-ff 96 --shared-ff 192 --ff 224 --dense-layers 2", True, LONG),
     ("kimi-linear q4_K", f"--arch kimi-linear -t Q4_K --down Q6_K {MOE} --heads 4 --head-dim 96 --rotated 32 --value-dim 64 "
-     "--latent 256 --delta-dim 64 --layers 6 --attn-every 3 --expert-ff 256 --shared-ff 256 --dense-layers 1", 5e-3, LONG),
+     "--latent 256 --delta-dim 64 --layers 6 --attn-every 3 --expert-ff 256 --shared-ff 256 --dense-layers 1", KL, LONG),
+    ("bailingmoe3 f32", f"--arch bailingmoe3 {F32} {MOE} {MLA} --layers 6 --attn-every 3 --delta-dim 32 --dense-layers 1 "
+     "--router-scale 2.5 --shared-ff 128 --rope-base 10000", True, LONG),
+    ("bailingmoe3 f32, low rank, groups, yarn, nextn, 3 heads of 64, two shared, odd", f"--arch bailingmoe3 {F32} "
+     "--experts 12 --top-k 4 --groups 4 --groups-used 2 --layers 5 --attn-every 4 --embd 192 --heads 3 --head-dim 48 "
+     "--rotated 16 --value-dim 40 --latent 64 --q-lora 56 --delta-dim 64 --taps 3 --expert-ff 96 --shared-ff 192 --ff 224 "
+     "--dense-layers 2 --yarn 4 --rope-base 10000 --nextn 1", True, LONG),
+    ("bailingmoe3 q4_K", f"--arch bailingmoe3 -t Q4_K --down Q6_K {MOE} --heads 4 --head-dim 96 --rotated 32 --value-dim 64 "
+     "--latent 256 --q-lora 256 --delta-dim 64 --layers 6 --attn-every 3 --expert-ff 256 --shared-ff 256 --dense-layers 1",
+     KL, LONG),
     ("nemotron_h_moe f32", f"--arch nemotron_h_moe {F32} {MOE} --layers 7 --pattern MEM*E --delta-heads 8 --delta-dim 64 "
      "--delta-key-heads 2 --state-dim 64 --router-scale 2.5", True, LONG),
     ("nemotron_h_moe f32, latents, groups, nextn, gqa 3, odd", f"--arch nemotron_h_moe {F32} --experts 12 --top-k 5 "
@@ -332,16 +370,27 @@ CASES = [
      "--expert-latent 72 --groups 4 --groups-used 2 --delta-heads 12 --delta-dim 32 --delta-key-heads 3 --state-dim 36 "
      "--taps 3 --nextn 1 --tied", True, LONG),
     ("nemotron_h_moe q4_K", f"--arch nemotron_h_moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 7 --pattern MEM*E "
-     "--delta-heads 8 --delta-dim 64 --delta-key-heads 2 --state-dim 64", 5e-3, LONG),
+     "--delta-heads 8 --delta-dim 64 --delta-key-heads 2 --state-dim 64", KL, LONG),
     ("nemotron_h f32", f"--arch nemotron_h {F32} --experts 0 --top-k 0 --layers 6 --embd 192 --heads 6 --kv-heads 2 "
      "--head-dim 32 --ff 224 --pattern EM*M --delta-heads 6 --delta-dim 32 --delta-key-heads 2 --state-dim 40", True, LONG),
+    ("nemotron_h f32, one group, 3 taps, gqa 5, odd", f"--arch nemotron_h {F32} --experts 0 --top-k 0 --layers 7 --embd 160 "
+     "--heads 5 --kv-heads 1 --head-dim 48 --ff 352 --pattern MME*E --delta-heads 9 --delta-dim 16 --delta-key-heads 1 "
+     "--state-dim 24 --taps 3 --tied", True, LONG),
+    ("nemotron_h q4_K", "--arch nemotron_h -t Q4_K --down Q6_K --experts 0 --top-k 0 --layers 6 --ff 512 --pattern EM*M "
+     "--delta-heads 8 --delta-dim 64 --delta-key-heads 2 --state-dim 64", KL, LONG),
+    ("grovemoe f32", f"--arch grovemoe {F32} {MOE} --layers 4", True, LONG),
+    # With fewer adjugate experts than a row uses of the others llama.cpp ends its process.
+    ("grovemoe f32, three share one, gqa 3, odd", f"--arch grovemoe {F32} --experts 15 --top-k 5 "
+     "--per-adjugate 3 --adjugate-ff 40 --layers 5 --embd 192 --heads 6 --kv-heads 2 --head-dim 48 --expert-ff 96 --tied",
+     True, LONG),
+    ("grovemoe q4_K", f"--arch grovemoe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --adjugate-ff 256", KL, LONG),
     ("glm4moe f32", f"--arch glm4moe {F32} {MOE} --layers 5 --dense-layers 1 --rotated 32 --router-scale 2.5 --nextn 1",
      True, LONG),
     ("glm4moe f32, no q and k norms, sections, odd", f"--arch glm4moe {F32} --experts 11 --top-k 4 --layers 4 "
      "--dense-layers 2 --embd 192 --heads 6 --kv-heads 2 --head-dim 48 --rotated 24 --expert-ff 96 --shared-ff 192 "
      "--ff 160 --no-qk-norm --qkv-bias --sections --rope-base 10000 --tied", True, LONG),
     ("glm4moe q4_K", f"--arch glm4moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 4 --dense-layers 1 "
-     "--rotated 32 --nextn 1", 5e-3, LONG),
+     "--rotated 32 --nextn 1", KL, LONG),
     ("odd rows fall back", f"--arch qwen3moe -t Q4_K {MOE} --embd 288 --expert-ff 96", KL),
 ]
 for t in ("Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S "

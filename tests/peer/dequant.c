@@ -1,7 +1,7 @@
 /* dequant LIBGGML_BASE.SO: every quantised type's dequantisation against ggml's own, bit for bit,
  * on random blocks. Prints TAP and, after each type, a hash of the results of the first blocks,
  * which tests/unit/backends/test_formats.c knows. */
-#include "backends/cpu/formats.h"
+#include "backends/cpu/matmul/formats.h"
 #include "tests/conformance/weights.h"
 #include "tests/peer/dequant_hash.h"
 
