@@ -51,12 +51,19 @@ deb-quick: man
 tests/deploy/node_modules/.package-lock.json: tests/deploy/package-lock.json
 	-cd tests/deploy && npm ci --no-audit --no-fund --silent --ignore-scripts
 
+# A disk that does not answer, for programs that are started with it preloaded.
+HANGING_DISK := $(B)/tests/support/hanging_disk.so
+$(HANGING_DISK): tests/support/hanging_disk.c
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) -fPIC -shared -o $@ $<
+
 .PHONY: test-deploy check-image check-image-cuda
 ## make test-deploy         what the documents point at, and their commands; the checks of the graph; deploy/: the Containerfile's rules and packages, the seccomp profile,
 ##                          the unit; how the program starts with little, nginx in front of it, the health check; where
 ##                          buildah is and root runs it, an image of this machine's files under that profile
-test-deploy: $(B)/sluice deb-quick tests/deploy/node_modules/.package-lock.json
-	@$(TAP) tests/docs/check.py "tests/docs/commands.py $(B)/sluice" "tests/docs/run.py $(B)/sluice" "tests/docs/models.py $(B)/sluice" "scripts/model_table.py $(B)/sluice --check" tests/layers/check.py tests/layers/names.py "tests/deploy/check.py $(B)/sluice" "tests/deploy/start.py $(B)/sluice" \
+test-deploy: $(B)/sluice $(HANGING_DISK) deb-quick tests/deploy/node_modules/.package-lock.json
+	@$(TAP) tests/docs/check.py "tests/docs/commands.py $(B)/sluice" "tests/docs/run.py $(B)/sluice" "tests/docs/models.py $(B)/sluice" "scripts/model_table.py $(B)/sluice --check" tests/layers/check.py tests/layers/names.py "tests/deploy/check.py $(B)/sluice" "tests/deploy/start.py $(B)/sluice $(HANGING_DISK)" \
 	  "tests/deploy/serving.py $(B)/sluice" "scripts/check_image.sh --quick $(B)/sluice" \
 	  "scripts/check_image.sh --file deploy/container/Containerfile.cuda --quick $(B)/sluice" \
 	  "scripts/check_deb.sh --quick $(B)/deb-quick"

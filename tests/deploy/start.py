@@ -2,7 +2,9 @@
 """How the program starts when whoever starts it leaves it little: small stacks, little address space, few threads, closed
 descriptors; and that a signal to stop ends whatever a start waits for.
 
-usage: start.py SLUICE
+usage: start.py SLUICE HANGING_DISK
+
+HANGING_DISK is tests/support/hanging_disk.c as a library.
 
 TAP."""
 import fcntl
@@ -24,6 +26,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 MODEL = os.path.join(ROOT, "demo", "demo.gguf")
 PATIENCE_S = 120  # for what takes a moment: the machine may be busy
 KIB, MIB = 1 << 10, 1 << 20
+HANGING_DISK = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else ""
 INFINITE = resource.RLIM_INFINITY
 
 
@@ -254,18 +257,19 @@ def n_threads(pid):
 
 
 def stopped_while_a_disk_hangs(sluice):
-    """A heat file that does not open: it is waited for for five seconds, unless a signal says to stop. Stopping is then
+    """A heat file's disk that does not answer: it is waited for for five seconds, unless a signal says to stop. Stopping is then
     what is logged, not that the disk was given up."""
     with tempfile.TemporaryDirectory() as folder:
         heat = os.path.join(folder, "heat")
-        os.mkfifo(heat)
-        s = Program(sluice, "serve", "-m", MODEL, "--port", "0", "--device", "cpu", "--experts", "streamed", "--heat-file", heat)
+        s = Program(sluice, "serve", "-m", MODEL, "--port", "0", "--device", "cpu", "--experts", "streamed", "--heat-file", heat,
+                    env={**os.environ, "LD_PRELOAD": HANGING_DISK, "SLUICE_TEST_HANGS": heat})
         end = time.monotonic() + PATIENCE_S
-        while n_threads(s.process.pid) < 2 and s.process.poll() is None and time.monotonic() < end:
+        while not os.path.exists(heat + ".asked") and s.process.poll() is None and time.monotonic() < end:
             time.sleep(0.005)
+        asked = os.path.exists(heat + ".asked")
         code = s.end()
         gave_up = "does not answer" in s.log
-        return [f"{code}: {s.log[-300:]}"] if code or gave_up else []
+        return [f"{code}, {'asked' if asked else 'not asked'}: {s.log[-300:]}"] if code or gave_up or not asked else []
 
 
 def stopped_while_a_name_is_looked_up(sluice):
@@ -297,7 +301,7 @@ def stopped_while_a_name_is_looked_up(sluice):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 3:
         sys.exit(__doc__)
     sluice = os.path.abspath(sys.argv[1])
     tests = [("the last line", the_last_line), ("stacks that are too small", small_stacks), ("threads under a small stack limit", threads_of_a_small_stack), ("little address space", little_address_space),
