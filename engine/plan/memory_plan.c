@@ -434,7 +434,8 @@ static enum sl_status plan_experts(const struct subject *s, struct sl_memory_pla
         return status;
     }
     plan_fixed(s, p);
-    p->least_bytes = sl_plan_name_least(sl_plan_fixed_bytes(p));
+    p->needed_bytes = sl_plan_fixed_bytes(p);
+    p->least_bytes = sl_plan_name_least(p->needed_bytes);
     p->vram_least_bytes = p->discrete ? sl_plan_name_least(sl_plan_fixed_device_bytes(p)) : 0;
     p->pinned_least_bytes = p->pinned_bytes;
     bool fits = whole && fits_host(p) && sl_plan_fits_device(p);
@@ -470,6 +471,7 @@ static enum sl_status plan_experts(const struct subject *s, struct sl_memory_pla
     } else {
         status = SL_OK;
         if (less) {
+            p->needed_bytes = streamed.needed_bytes;
             p->least_bytes = streamed.least_bytes;
             p->vram_least_bytes = streamed.vram_least_bytes;
         }
@@ -498,6 +500,7 @@ static enum sl_status plan_streamed_tables(const struct subject *s, uint32_t tab
     } else {
         *p = least;
     }
+    p->needed_bytes = least.needed_bytes;
     p->least_bytes = least.least_bytes;
     p->vram_least_bytes = least.vram_least_bytes;
     return status;
@@ -534,6 +537,7 @@ static enum sl_status plan_tables(const struct subject *s, struct sl_memory_plan
     if ((stay ? status : streamed_status) != SL_OK && err)
         *err = stay ? why : streamed_why;
     if (stay && less && streamed_status == SL_OK) {
+        p->needed_bytes = streamed.needed_bytes;
         p->least_bytes = streamed.least_bytes;
         p->vram_least_bytes = streamed.vram_least_bytes;
     }
@@ -558,12 +562,13 @@ static enum sl_status plan_all(const struct subject *s, struct sl_memory_plan *p
         status = plan_tables(s, p, err);
     if (status != SL_OK || p->config.cache_ram_bytes != SL_CACHE_RAM_AUTO)
         return status;
-    uint64_t least = p->least_bytes; /* one could do without */
+    uint64_t least = p->least_bytes, needed = p->needed_bytes; /* one could do without */
     p->config.cache_ram_bytes = spare_for_cache(p);
     if (!p->config.cache_ram_bytes)
         return SL_OK;
     status = plan_all(s, p, err);
     p->least_bytes = least;
+    p->needed_bytes = needed;
     return status;
 }
 

@@ -129,12 +129,13 @@ enum sl_status sl_plan_slots(const struct sl_expert_layout *l, struct sl_memory_
         least += classes[c].slot_bytes * l->classes[c].k;
     }
     uint64_t others = sl_plan_fixed_bytes(p) + base;
-    p->least_bytes = sl_plan_name_least(others + least);
+    p->needed_bytes = others + least;
+    p->least_bytes = sl_plan_name_least(p->needed_bytes);
     if (device_status != SL_OK) {
         *err = device_err;
         return device_status;
     }
-    if (p->budget_bytes < others + least)
+    if (p->budget_bytes < p->needed_bytes)
         return refuse_host(p, least_slots(l), least, err);
     p->pinned_least_bytes = p->reads_back ? p->pinned_bytes + least : 0;
     if (p->pinned_budget_bytes < p->pinned_least_bytes)

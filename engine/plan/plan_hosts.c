@@ -198,7 +198,7 @@ enum sl_status sl_plan_divide_ram(const struct sl_stage_plans *plans, uint32_t h
     struct share shares[SL_MAX_STAGES] = {0};
     for (uint32_t i = 0; i < plans->n; i++) {
         const struct sl_memory_plan *p = &plans->at[i].plan;
-        shares[i] = (struct share){p->least_bytes, beyond(p->total_bytes, p->least_bytes)};
+        shares[i] = (struct share){p->needed_bytes, beyond(p->total_bytes, p->needed_bytes)};
     }
     return divide(plans->hosts[host].ram_budget_bytes, plans, host, shares, out_bytes)
                ? SL_OK

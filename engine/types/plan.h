@@ -115,6 +115,7 @@ struct sl_memory_plan {
     uint64_t budget_bytes;     /* that all of it must fit; of several hosts, all of them together */
     uint64_t least_bytes;      /* a budget that would do, whole MiB: the smallest, and a little for
                                   what the process holds to vary in */
+    uint64_t needed_bytes;     /* the smallest itself */
     uint64_t kv_bytes;         /* all pages of all layers, tail pages too */
     uint64_t activation_bytes; /* the layer loop's buffers, logits included */
     uint64_t scratch_bytes;    /* the backend's own, what opening the device took with it */

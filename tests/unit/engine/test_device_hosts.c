@@ -88,7 +88,6 @@ static void check(const struct sl_engine_config *c, const struct sl_stage_plans 
         assert_int_equal(host->pinned_total_bytes, pinned);
         assert_true(ram <= c->hosts[h].ram_bytes);
         assert_true(!c->hosts[h].pinned_bytes || pinned <= c->hosts[h].pinned_bytes);
-        assert_true(host->ram_least_bytes <= c->hosts[h].ram_bytes);
         assert_string_equal(host->name, c->hosts[h].name);
         assert_int_equal(rows_of(w, h, SL_MEMORY_HOST) + rows_of(w, h, SL_MEMORY_PINNED), ram);
         assert_int_equal(rows_of(w, h, SL_MEMORY_PINNED), pinned);
@@ -143,7 +142,11 @@ static void memory_serves_its_own_stages(void **state) {
     hosts[0].ram_bytes = 4096 * MIB;
     hosts[1].ram_bytes = first.hosts[1].ram_least_bytes;
     (void)plan_of(&c);
-    hosts[1].ram_bytes = first.hosts[1].ram_least_bytes - MIB;
+    hosts[1].process_bytes +=
+        500 << 10; /* it varies a little: the least that was named still does */
+    plan_of(&c);
+    hosts[1].process_bytes -= 500 << 10;
+    hosts[1].ram_bytes = first.hosts[1].ram_least_bytes - 2 * MIB;
     struct sl_stage_plans plans;
     assert_int_equal(sl_stage_plans_open(model.model, &c, &plans, &test_err), SL_ERR_CONFIG);
     assert_non_null(strstr(test_err.text, "host 'b'"));
