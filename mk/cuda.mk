@@ -7,6 +7,8 @@
 #   NVCC=/path/to/nvcc
 #   CUDA_KERNELS=/x/sm75_90   takes the fatbins that `make kernels` has made of these very sources elsewhere (its folder
 #                        build/cuda/sm75_90, whose name says for which GPUs); nvcc is not needed
+#   CUDA_ROUGH=1         where there is no GPU and no CUDA_ARCHS: not optimised, in a fifth of the time. All is compiled to
+#                        machine code, and nothing runs it: for .ci/run, which is to see that alone. Not to be used
 WITH_CUDA ?= auto
 ifeq ($(origin NVCC),undefined)
 NVCC := $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
@@ -28,6 +30,7 @@ CUDA_ARCHS := $(strip $(shell nvidia-smi --query-gpu=compute_cap --format=csv,no
 ifeq ($(CUDA_ARCHS),)
 CUDA_ARCHS := 75
 CUDA_NO_GPU := 1
+CUDA_IS_ROUGH := $(filter 1,$(CUDA_ROUGH))
 endif
 else ifeq ($(CUDA_ARCHS),all)
 override CUDA_ARCHS := $(filter 75 80 86 89 90 100 110 120,$(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code)))
@@ -40,7 +43,7 @@ endif
 empty :=
 space := $(empty) $(empty)
 # All modes share them.
-CUDA_DIR := $(or $(CUDA_KERNELS:%/=%),build/cuda/sm$(subst $(space),_,$(strip $(CUDA_ARCHS))))
+CUDA_DIR := $(or $(CUDA_KERNELS:%/=%),build/cuda/sm$(subst $(space),_,$(strip $(CUDA_ARCHS)))$(CUDA_IS_ROUGH:1=_rough))
 CUDA_FATBIN := $(CUDA_SRC:backends/kernels/%.cu=$(CUDA_DIR)/%.fatbin)
 CUDA_GENCODE = $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
   $(foreach a,$(lastword $(CUDA_ARCHS)),-gencode arch=compute_$(a),code=compute_$(a))
@@ -48,7 +51,7 @@ CUDA_GENCODE = $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)
 # differs between architectures.
 NVCC_CACHE := $(if $(filter ccache %/ccache,$(firstword $(CC))),CCACHE_DEPEND=1 $(firstword $(CC)))
 # No contraction here either: what is fused is written as fmaf.
-NVCC_FLAGS := -std=c++17 -O3 -I. -fmad=false
+NVCC_FLAGS := -std=c++17 -O3 -I. -fmad=false $(if $(CUDA_IS_ROUGH),-Xcicc -O0 -Xptxas -O0)
 
 ifeq ($(CUDA_KERNELS),)
 $(CUDA_DIR)/%.fatbin: backends/kernels/%.cu mk/cuda.mk
@@ -87,6 +90,7 @@ $(B)/backends/cuda/images.o: $(CUDA_IMAGES) $(CUDA_FATBIN)
 	$(CC) -c -o $@ $<
 	$(if $(CUDA_FATBIN),,@echo "  $(if $(filter 0,$(WITH_CUDA)),WITH_CUDA=0,no nvcc): built without CUDA kernels")
 	$(if $(CUDA_NO_GPU),@echo "  this machine has no GPU: CUDA kernels are built for sm_75 only; newer GPUs run them more slowly: make CUDA_ARCHS=all")
+	$(if $(CUDA_IS_ROUGH),@echo "  CUDA_ROUGH=1: CUDA kernels are not optimised; this program is for tests alone")
 OBJ += $(B)/backends/cuda/images.o
 
 # A driver for tests: libcuda's symbols over host memory. What it has per thread lies in the static block: of one that a
