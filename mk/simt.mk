@@ -7,7 +7,7 @@ endif
 SIMT := build/simt
 SIMT_CXX := $(if $(CXX),$(if $(filter ccache %/ccache,$(firstword $(CC))),$(firstword $(CC))) $(CXX))
 # As nvcc takes them: no contraction, and no aliasing by type. A misaligned address is an error on a GPU.
-SIMT_FLAGS := -std=gnu++17 -O2 $(if $(filter x86_64,$(shell uname -m)),-march=native) -ffp-contract=off -fno-math-errno \
+SIMT_FLAGS := -std=gnu++17 -O1 $(if $(filter x86_64,$(shell uname -m)),-march=native) -ffp-contract=off -fno-math-errno \
   -fno-strict-aliasing -fno-exceptions -fno-rtti -fPIC -fvisibility=hidden -fno-extern-tls-init -I. -Itests/support/simt \
   -Wall -Wextra -Wno-unknown-pragmas -fsanitize=alignment -fsanitize-undefined-trap-on-error -MMD -MP
 SIMT_KERNELS := $(patsubst backends/kernels/%.cu,$(SIMT)/%.o,$(wildcard backends/kernels/*.cu))
