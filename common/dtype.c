@@ -26,20 +26,25 @@ static const struct sl_dtype_info table[SL_DTYPE_COUNT] = {
     [SL_DTYPE_IQ4_NL] = {"IQ4_NL", 32, 18},
     [SL_DTYPE_IQ4_XS] = {"IQ4_XS", 256, 136},
     [SL_DTYPE_MXFP4] = {"MXFP4", 32, 17},
+    [SL_DTYPE_I32] = {"I32", 1, 4},
 };
 
-const struct sl_dtype_info *sl_dtype_info(uint32_t dtype) {
+const struct sl_dtype_info *sl_dtype_stored(uint32_t dtype) {
     return dtype < SL_DTYPE_COUNT && table[dtype].name ? &table[dtype] : NULL;
 }
 
+const struct sl_dtype_info *sl_dtype_info(uint32_t dtype) {
+    return dtype == SL_DTYPE_I32 ? NULL : sl_dtype_stored(dtype);
+}
+
 const char *sl_dtype_name(uint32_t dtype) {
-    const struct sl_dtype_info *info = sl_dtype_info(dtype);
+    const struct sl_dtype_info *info = sl_dtype_stored(dtype);
     return info ? info->name : "unknown";
 }
 
 enum sl_dtype sl_dtype_from_name(const char *name) {
     for (uint32_t i = 0; i < SL_DTYPE_COUNT; i++)
-        if (table[i].name && strcasecmp(table[i].name, name) == 0)
+        if (sl_dtype_info(i) && strcasecmp(table[i].name, name) == 0)
             return (enum sl_dtype)i;
     return SL_DTYPE_COUNT;
 }

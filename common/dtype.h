@@ -30,6 +30,7 @@ enum sl_dtype {
     SL_DTYPE_IQ3_S = 21,
     SL_DTYPE_IQ2_S = 22,
     SL_DTYPE_IQ4_XS = 23,
+    SL_DTYPE_I32 = 26, /* of tables of numbers; no weight is of it */
     SL_DTYPE_IQ1_M = 29,
     SL_DTYPE_BF16 = 30,
     SL_DTYPE_MXFP4 = 39,
@@ -42,8 +43,10 @@ struct sl_dtype_info {
     uint16_t block_bytes;
 };
 
-/* NULL if the number is not a supported type. */
+/* NULL if the number is not a supported type of weights. */
 const struct sl_dtype_info *sl_dtype_info(uint32_t dtype);
+/* The same of what a file may hold: SL_DTYPE_I32 too. */
+const struct sl_dtype_info *sl_dtype_stored(uint32_t dtype);
 /* "Q4_K", or "unknown". */
 const char *sl_dtype_name(uint32_t dtype);
 /* The type with this name (case-insensitive), or SL_DTYPE_COUNT. */

@@ -246,7 +246,7 @@ static enum sl_status refuse_type(const struct reader *r, uint64_t at, uint32_t 
 
 /* Size from type and dimensions, every product checked. */
 static enum sl_status size_tensor(const struct reader *r, struct sl_gguf_tensor *t, uint64_t at) {
-    const struct sl_dtype_info *info = sl_dtype_info((uint32_t)t->dtype);
+    const struct sl_dtype_info *info = sl_dtype_stored((uint32_t)t->dtype);
     uint64_t n = 1;
     for (uint32_t d = 0; d < t->n_dims; d++) {
         if (t->ne[d] == 0)
@@ -292,7 +292,7 @@ static enum sl_status read_tensor(struct reader *r, struct sl_gguf_tensor *t, ui
     at = r->pos;
     if ((status = read_u32(r, &type)) != SL_OK || (status = read_u64(r, &t->offset_bytes)) != SL_OK)
         return status;
-    if (!sl_dtype_info(type))
+    if (!sl_dtype_stored(type))
         return refuse_type(r, at, type);
     t->dtype = (enum sl_dtype)type;
     return size_tensor(r, t, dims_at);

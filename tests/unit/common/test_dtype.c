@@ -13,10 +13,13 @@ static void table(void **state) {
     for (uint32_t i = 0; i < 100; i++) {
         const struct sl_dtype_info *info = sl_dtype_info(i);
         if (!info) {
-            assert_string_equal(sl_dtype_name(i), "unknown");
+            bool table = i == SL_DTYPE_I32; /* which no weight is of */
+            assert_string_equal(sl_dtype_name(i), table ? "I32" : "unknown");
+            assert_int_equal(sl_dtype_stored(i) != NULL, table);
             continue;
         }
         n++;
+        assert_ptr_equal(sl_dtype_stored(i), info);
         assert_int_equal(sl_dtype_from_name(info->name), i);
         assert_int_equal(sl_dtype_row_bytes((enum sl_dtype)i, 512),
                          512u / info->block_elems * info->block_bytes);
@@ -24,6 +27,8 @@ static void table(void **state) {
     assert_int_equal(n, 23);
     assert_int_equal(sl_dtype_from_name("q4_k"), SL_DTYPE_Q4_K);
     assert_int_equal(sl_dtype_from_name("Q4_K_M"), SL_DTYPE_COUNT);
+    assert_int_equal(sl_dtype_from_name("I32"), SL_DTYPE_COUNT);
+    assert_int_equal(sl_dtype_row_bytes(SL_DTYPE_I32, 6), 24);
 }
 
 /* Each binary16 value, by the formula. */
