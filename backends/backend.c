@@ -46,7 +46,9 @@ bool sl_device_has_op(const struct sl_device *d, enum sl_op op) {
 static bool takes_kv(enum sl_op op) {
     return op == SL_OP_kv_write || op == SL_OP_attention || op == SL_OP_latent_write ||
            op == SL_OP_latent_attention || op == SL_OP_index_choose ||
-           op == SL_OP_chosen_attention || op == SL_OP_block_choose || op == SL_OP_block_attention;
+           op == SL_OP_chosen_attention || op == SL_OP_block_choose ||
+           op == SL_OP_block_attention || op == SL_OP_compress || op == SL_OP_compressed_choose ||
+           op == SL_OP_compressed_attention;
 }
 
 /* " for weights of type Q4_K": what of a need the device may lack. */

@@ -598,6 +598,151 @@ struct sl_op_block_attention {
     float scale;
 };
 
+/* y[i] = silu(min(gate[i], limit)) * min(max(up[i], -limit), limit); y may be gate. limit above 0.
+ * What SL_SWIGLU_CUT is to experts. */
+struct sl_op_cut_glu {
+    const float *gate, *up;
+    float *y;
+    size_t n;
+    float limit;
+};
+
+/* A router whose scores are sqrt(softplus(logit)), softplus as in sl_op_delta_rule. Chooses the k
+ * experts of the largest score (+ bias when not NULL) as sl_op_router does; or, with a table, those
+ * that the row's token has there, in that order: ids[t,:] = table[tokens[rows ? rows[t] : t],:].
+ * weight: the score without bias, with normalize divided by the k scores' sum, or by 2^-14 where
+ * that is less; times scale.
+ * logits [n_tok, n_expert], ids, weights [n_tok, k], table [tokens' number, k] of ids below
+ * n_expert, tokens, rows: of the step. Source: DeepSeek-AI 2026, "DeepSeek-V4", its first layers'
+ * hash routing. */
+struct sl_op_softplus_router {
+    const float *logits, *bias;
+    const int32_t *table;
+    const uint32_t *tokens, *rows;
+    uint32_t *ids;
+    float *weights;
+    uint32_t n_tok, n_expert, k;
+    bool normalize;
+    float scale;
+};
+
+/* Hyper-connections: a row of the residual stream is n_stream streams of n elements, of which each
+ * part of a layer reads a weighted sum, and which it then mixes with one another and with what it
+ * gives. The weights come from the row itself. Source: Zhu et al. 2024, "Hyper-Connections"; Xie et
+ * al. 2025, "mHC: Manifold-Constrained Hyper-Connections", for the mixture's Sinkhorn iterations.
+ */
+#define SL_MAX_STREAMS 8u
+/* Weights of a row: for what is read, what is written, and of each stream (s) how much of it goes
+ * to each (d), [s, d]. */
+#define SL_STREAM_WEIGHTS(n_stream) ((n_stream) * (2 + (n_stream)))
+
+/* y[t,s,:] = x[t,:]                            x [n_tok, n], y [n_tok, n_stream, n] */
+struct sl_op_stream_spread {
+    const float *x;
+    float *y;
+    uint32_t n_tok, n_stream, n;
+};
+
+/* From products to weights, in place. x [n_tok, SL_STREAM_WEIGHTS(n_stream)], of each row
+ *   read[s]    = sigmoid(x * scale[0] + base) + eps
+ *   write[s]   = 2 * sigmoid(x * scale[1] + base)
+ *   mix[s,d]   = softmax over d of (x * scale[2] + base), + eps; then every d's sum over s becomes
+ *                1 (divided by it + eps), and n_iter - 1 times every s's over d, then every d's.
+ * Products and sums are rounded one by one; sums ascend from the first term.
+ * only_read: rows are of n_stream products, for what is read alone, and scale has one element.
+ * base as a row, scale [3] or [1] f32. n_stream 2 to SL_MAX_STREAMS, n_iter at least 1. */
+struct sl_op_stream_weights {
+    float *x;
+    const float *scale, *base;
+    uint32_t n_tok, n_stream, n_iter;
+    float eps;
+    bool only_read;
+};
+
+/* y[t,i] = sum_s w[t * stride_w + s] * x[t,s,i]: the first product, then one fused multiply-add
+ * each. x [n_tok, n_stream, n], y [n_tok, n]. */
+struct sl_op_stream_read {
+    const float *x, *w;
+    float *y;
+    uint32_t n_tok, n_stream, n, stride_w;
+};
+
+/* x[t,d,i] = write[t,d] * y[t,i] + sum_s mix[t,s,d] * x[t,s,i], in place: the first product, then
+ * one fused multiply-add each, s ascending. x [n_tok, n_stream, n], y [n_tok, n], w [n_tok,
+ * SL_STREAM_WEIGHTS(n_stream)] as sl_op_stream_weights leaves them. */
+struct sl_op_stream_write {
+    float *x;
+    const float *y, *w;
+    uint32_t n_tok, n_stream, n;
+};
+
+/* Of compressed keys: positions are in blocks of `ratio`, which divides SL_KV_PAGE_TOKENS or is a
+ * multiple of it. A block has one row, in the page of its last position: so many to a page, of
+ * which a longer block's is the first. */
+static inline uint32_t sl_block_rows(uint32_t ratio) {
+    return ratio < SL_KV_PAGE_TOKENS ? SL_KV_PAGE_TOKENS / ratio : 1;
+}
+/* Which page of its sequence block b is in. Its row there: b % sl_block_rows(ratio). */
+static inline uint32_t sl_block_page(uint32_t b, uint32_t ratio) {
+    return (uint32_t)(((uint64_t)b + 1) * ratio - 1) / SL_KV_PAGE_TOKENS;
+}
+
+/* Compresses blocks of positions to one row each, as their last rows come. Of each row of the step
+ * kv and gate [n_tok, width] are kept, gate + ape[position % ratio], for blocks that are not
+ * complete; width = n, or with overlap 2 n. Of a row at position p with (p + 1) % ratio == 0
+ *   c[i] = sum_j e_j kv_j[i] / sum_j e_j,  e_j = exp(gate_j[i] - max_j gate_j[i])
+ * over the ratio positions j up to p, ascending, one fused multiply-add each from 0; with overlap
+ * over the ratio positions before these too, of which the first n elements are taken, and the
+ * second n of the others; there are none before the sequence's first. Then c becomes what
+ * sl_op_rms_norm makes of it with norm and eps, its last 2 * n_freq elements are rotated (pairs 2i,
+ * 2i + 1) as a row at position p + 1 - ratio is, by angles as sl_op_rope_table makes them, each
+ * `spread` elements go through sl_op_hadamard, and the row goes to its place in out. kept: page q
+ * at kept + q * kept_bytes as [SL_KV_PAGE_TOKENS, 2, width] f32, kv before gate; row t is at
+ * slot[t], those before it where kept_table says, and out's where out_table does, both [.,
+ * max_pages] as page_table in sl_op_attention. Rows of one sequence are adjacent, in the order of
+ * their positions and without gaps. out: n_latent = n, n_rot 0. ape [ratio, width], norm [n],
+ * inv_freq [n_freq]. Source: DeepSeek-AI 2026, "DeepSeek-V4", compressed sparse and heavily
+ * compressed attention. */
+struct sl_op_compress {
+    const float *kv, *gate, *ape, *norm, *inv_freq;
+    void *kept;
+    size_t kept_bytes;
+    struct sl_latent_view out;
+    const uint32_t *slot, *kept_table, *out_table, *row_seq, *row_len;
+    uint32_t n_tok, n, ratio, max_pages, n_freq;
+    uint32_t spread; /* 0: not */
+    bool overlap;
+    float eps, mscale;
+};
+
+/* sl_op_index_choose among complete blocks of positions: b < row_len[t] / ratio, whose keys have
+ * one row a block, as sl_op_compress leaves them. chosen [n_tok, n_top], blocks. */
+struct sl_op_compressed_choose {
+    struct sl_latent_view keys;
+    const float *q, *w;
+    uint32_t *chosen;
+    const uint32_t *page_table, *row_seq, *row_len;
+    uint32_t n_tok, n_decode, n_heads, max_pages, n_top, ratio;
+};
+
+/* Attention over the rows of complete blocks, then those of a window of positions: row t over
+ * blocks chosen[t, 0 .. min(n_top, row_len[t] / ratio)), ascending, or, where chosen is NULL, all b
+ * < row_len[t] / ratio, and after these over the positions [max(0, row_len[t] - window),
+ * row_len[t]), in the order of operations that sl_op_attention would have if these rows were the
+ * first positions of a sequence. A row is key and value of all heads.
+ * kv: of positions, n_rot 0; blocks: of the same shape, one row a block as sl_op_compress leaves
+ * them; ratio 0: there are none. page_table is of kv, block_table of blocks; sinks, q, y, row_seq
+ * and row_len as in sl_op_attention. window at least 1. */
+struct sl_op_compressed_attention {
+    struct sl_latent_view kv, blocks;
+    const float *q, *sinks;
+    float *y;
+    const uint32_t *chosen;
+    const uint32_t *page_table, *block_table, *row_seq, *row_len;
+    uint32_t n_tok, n_decode, n_heads, max_pages, window, ratio, n_top;
+    float scale;
+};
+
 /* y[i] = gelu(gate[i]) * up[i]; y may be gate. gelu(x) = x / (1 + exp(-2 c)), c = sqrt(2/pi) * (x +
  * 0.044715 x^3): the tanh form (Hendrycks and Gimpel 2016), of which x (1 + tanh c) / 2 is another
  * way to write it. */
@@ -740,11 +885,12 @@ enum sl_fused {
 struct sl_op_need {
     enum sl_op op;
     enum sl_dtype dtype;             /* embed, matmul, head_matmul, moe: of weights; kv_write,
-                                        attention, latent_*, index_choose, chosen_attention, block_*: of KV;
+                                        attention, latent_*, index_choose, chosen_attention, block_*,
+                                        compress*: of KV;
                                         else             SL_DTYPE_COUNT */
     uint32_t head_dim_k, head_dim_v; /* kv_write, attention, block_attention, delta_rule,
                                         channel_delta; latent_*, index_choose, block_choose,
-                                        chosen_attention: n_latent + n_rot and n_latent;
+                                        chosen_attention, compress*: n_latent + n_rot and n_latent;
                                         state_scan: n_state and head_dim; else 0 */
     bool biases;                     /* moe: of gate, up and down */
     enum sl_activation activation;   /* moe */
@@ -767,8 +913,8 @@ struct sl_device_limits {
     uint32_t max_heads;    /* of sl_op_attention, and of sl_op_latent_attention, */
     uint32_t max_head_dim; /* with n_latent + n_rot */
     uint32_t max_head_n;   /* n_in and n_out of sl_op_head_matmul */
-    uint32_t max_scores; /* positions of a row of sl_op_index_choose and sl_op_block_choose; 0: they
-                            are not called */
+    uint32_t max_scores;   /* positions of a row of sl_op_index_choose, sl_op_block_choose and
+                              sl_op_compressed_choose; 0: they are not called */
 };
 
 enum sl_device_kind {

@@ -248,6 +248,23 @@ enum sl_status sl_op_router(struct sl_device *d, const struct sl_op_router *a) {
     return submit_router(d, a);
 }
 
+enum sl_status sl_op_softplus_router(struct sl_device *d, const struct sl_op_softplus_router *a) {
+    SL_TRY(check_rows(d, "softplus_router", a->n_tok, 0));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->logits || !a->ids || !a->weights || (a->table && !a->tokens))
+        return INVALID("softplus_router: a NULL argument");
+    if (a->n_expert > d->limits.max_expert)
+        return INVALID("softplus_router: %u experts; the device was configured for %u", a->n_expert,
+                       d->limits.max_expert);
+    if (!a->k || a->k > a->n_expert || a->k > SL_MAX_EXPERTS_USED)
+        return INVALID("softplus_router: %u of %u experts; at most %u", a->k, a->n_expert,
+                       SL_MAX_EXPERTS_USED);
+    if (a->table && a->bias)
+        return INVALID("softplus_router: a table, and a bias for a choice");
+    return submit_softplus_router(d, a);
+}
+
 static enum sl_status check_placed(const struct sl_device *d, const struct sl_op_moe *a,
                                    uint64_t n_all) {
     if (!d->caps.moe_placed || d->recording)
@@ -576,6 +593,62 @@ enum sl_status sl_op_clamped_glu(struct sl_device *d, const struct sl_op_clamped
     return submit_clamped_glu(d, a);
 }
 
+enum sl_status sl_op_cut_glu(struct sl_device *d, const struct sl_op_cut_glu *a) {
+    if (!a->n)
+        return SL_OK;
+    if (!a->gate || !a->up || !a->y)
+        return INVALID("cut_glu: a NULL argument");
+    if (!(a->limit > 0 && isfinite(a->limit)))
+        return INVALID("cut_glu: to %g", (double)a->limit);
+    return submit_cut_glu(d, a);
+}
+
+static enum sl_status check_streams(const struct sl_device *d, const char *op, uint32_t n_tok,
+                                    uint32_t n_stream) {
+    SL_TRY(check_rows(d, op, n_tok, 0));
+    return n_stream >= 2 && n_stream <= SL_MAX_STREAMS
+               ? SL_OK
+               : INVALID("%s: %u streams; 2 to %u", op, n_stream, SL_MAX_STREAMS);
+}
+
+enum sl_status sl_op_stream_spread(struct sl_device *d, const struct sl_op_stream_spread *a) {
+    SL_TRY(check_streams(d, "stream_spread", a->n_tok, a->n_stream));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->y || a->x == a->y)
+        return INVALID("stream_spread: a NULL argument, or in place");
+    return submit_stream_spread(d, a);
+}
+
+enum sl_status sl_op_stream_weights(struct sl_device *d, const struct sl_op_stream_weights *a) {
+    SL_TRY(check_streams(d, "stream_weights", a->n_tok, a->n_stream));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->x || !a->scale || !a->base)
+        return INVALID("stream_weights: a NULL argument");
+    if ((!a->only_read && !a->n_iter) || !(a->eps >= 0 && isfinite(a->eps)))
+        return INVALID("stream_weights: %u iterations, eps %g", a->n_iter, (double)a->eps);
+    return submit_stream_weights(d, a);
+}
+
+enum sl_status sl_op_stream_read(struct sl_device *d, const struct sl_op_stream_read *a) {
+    SL_TRY(check_streams(d, "stream_read", a->n_tok, a->n_stream));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->w || !a->y || a->stride_w < a->n_stream)
+        return INVALID("stream_read: a NULL argument, or weights at stride %u", a->stride_w);
+    return submit_stream_read(d, a);
+}
+
+enum sl_status sl_op_stream_write(struct sl_device *d, const struct sl_op_stream_write *a) {
+    SL_TRY(check_streams(d, "stream_write", a->n_tok, a->n_stream));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->y || !a->w)
+        return INVALID("stream_write: a NULL argument");
+    return submit_stream_write(d, a);
+}
+
 enum sl_status sl_op_bias(struct sl_device *d, const struct sl_op_bias *a) {
     SL_TRY(check_rows(d, "bias", a->n_tok, 0));
     if (!a->n_tok || !a->n)
@@ -637,8 +710,9 @@ enum sl_status sl_op_head_matmul(struct sl_device *d, const struct sl_op_head_ma
     return submit_head_matmul(d, a);
 }
 
-static enum sl_status check_latents(const struct sl_device *d, const char *op,
-                                    const struct sl_latent_view *kv) {
+/* n_rows: of a page. */
+static enum sl_status check_latent_pages(const struct sl_device *d, const char *op,
+                                         const struct sl_latent_view *kv, uint32_t n_rows) {
     if ((uint32_t)kv->dtype >= SL_DTYPE_COUNT || !d->caps.kv_dtype[kv->dtype])
         return UNSUPPORTED("%s: %s has no KV of type %s (%u)", op, d->ops->name,
                            sl_dtype_name((uint32_t)kv->dtype), (uint32_t)kv->dtype);
@@ -646,12 +720,16 @@ static enum sl_status check_latents(const struct sl_device *d, const char *op,
     if (!kv->n_latent || kv->n_latent % block || kv->n_rot % block)
         return INVALID("%s: latents of %u and %u elements, in %s blocks of %u", op, kv->n_latent,
                        kv->n_rot, sl_dtype_name((uint32_t)kv->dtype), block);
-    if (kv->page_bytes <
-        SL_KV_PAGE_TOKENS * sl_dtype_row_bytes(kv->dtype, (uint64_t)kv->n_latent + kv->n_rot))
+    if (kv->page_bytes < n_rows * sl_dtype_row_bytes(kv->dtype, (uint64_t)kv->n_latent + kv->n_rot))
         return INVALID("%s: pages of %zu bytes are too small", op, kv->page_bytes);
     if (kv->page_bytes % 2)
         return INVALID("%s: pages of %zu bytes: an odd size", op, kv->page_bytes);
     return kv->rows ? SL_OK : INVALID("%s: no KV memory", op);
+}
+
+static enum sl_status check_latents(const struct sl_device *d, const char *op,
+                                    const struct sl_latent_view *kv) {
+    return check_latent_pages(d, op, kv, SL_KV_PAGE_TOKENS);
 }
 
 enum sl_status sl_op_latent_write(struct sl_device *d, const struct sl_op_latent_write *a) {
@@ -805,6 +883,84 @@ enum sl_status sl_op_block_attention(struct sl_device *d, const struct sl_op_blo
     if (can_look(d))
         SL_TRY(check_blocks(a));
     return submit_block_attention(d, a);
+}
+
+/* Blocks of positions, and their rows. */
+static enum sl_status check_compressed(const struct sl_device *d, const char *op,
+                                       const struct sl_latent_view *rows, uint32_t ratio) {
+    if (!ratio || (SL_KV_PAGE_TOKENS % ratio && ratio % SL_KV_PAGE_TOKENS))
+        return INVALID("%s: blocks of %u positions, in pages of %u", op, ratio, SL_KV_PAGE_TOKENS);
+    return rows->n_rot ? INVALID("%s: rows with %u elements that are no value", op, rows->n_rot)
+                       : check_latent_pages(d, op, rows, sl_block_rows(ratio));
+}
+
+enum sl_status sl_op_compress(struct sl_device *d, const struct sl_op_compress *a) {
+    uint64_t width = a->overlap ? 2 * (uint64_t)a->n : a->n;
+    SL_TRY(check_rows(d, "compress", a->n_tok, 0));
+    SL_TRY(check_compressed(d, "compress", &a->out, a->ratio));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->kv || !a->gate || !a->ape || !a->norm || !a->inv_freq || !a->kept || !a->slot ||
+        !a->kept_table || !a->out_table || !a->row_seq || !a->row_len || !a->max_pages)
+        return INVALID("compress: a NULL or empty argument");
+    if (a->out.n_latent != a->n || a->n > d->limits.max_head_dim ||
+        2 * (uint64_t)a->n_freq > a->n ||
+        a->kept_bytes < SL_KV_PAGE_TOKENS * 2 * width * sizeof(float))
+        return INVALID("compress: %u elements to %u, %u rotated; the device was configured for %u",
+                       a->n, a->out.n_latent, 2 * a->n_freq, d->limits.max_head_dim);
+    if (a->spread && ((a->spread & (a->spread - 1)) || a->n % a->spread))
+        return INVALID("compress: %u elements, %u rotated together", a->n, a->spread);
+    if (!(a->eps >= 0 && isfinite(a->eps)) || !isfinite(a->mscale))
+        return INVALID("compress: eps %g, scale %g", (double)a->eps, (double)a->mscale);
+    SL_TRY(check_lengths(d, "compress", a->row_len, a->n_tok, a->max_pages));
+    return submit_compress(d, a);
+}
+
+enum sl_status sl_op_compressed_choose(struct sl_device *d,
+                                       const struct sl_op_compressed_choose *a) {
+    SL_TRY(check_rows(d, "compressed_choose", a->n_tok, a->n_decode));
+    SL_TRY(check_compressed(d, "compressed_choose", &a->keys, a->ratio));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->q || !a->w || !a->chosen || !a->page_table || !a->row_seq || !a->row_len ||
+        !a->max_pages || !a->n_top)
+        return INVALID("compressed_choose: a NULL or empty argument");
+    SL_TRY(check_latent_heads(d, "compressed_choose", &a->keys, a->n_heads));
+    if ((uint64_t)a->max_pages * SL_KV_PAGE_TOKENS > d->limits.max_scores)
+        return INVALID("compressed_choose: %u pages of %u positions; the device was configured for "
+                       "%u positions",
+                       a->max_pages, SL_KV_PAGE_TOKENS, d->limits.max_scores);
+    SL_TRY(check_lengths(d, "compressed_choose", a->row_len, a->n_tok, a->max_pages));
+    return submit_compressed_choose(d, a);
+}
+
+enum sl_status sl_op_compressed_attention(struct sl_device *d,
+                                          const struct sl_op_compressed_attention *a) {
+    SL_TRY(check_rows(d, "compressed_attention", a->n_tok, a->n_decode));
+    SL_TRY(check_latents(d, "compressed_attention", &a->kv));
+    if (a->ratio)
+        SL_TRY(check_compressed(d, "compressed_attention", &a->blocks, a->ratio));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->q || !a->y || !a->page_table || !a->row_seq || !a->row_len || !a->max_pages ||
+        !a->window || (a->ratio && !a->block_table) || (a->chosen && (!a->n_top || !a->ratio)))
+        return INVALID("compressed_attention: a NULL or empty argument");
+    if (a->kv.n_rot ||
+        (a->ratio && (a->blocks.n_latent != a->kv.n_latent || a->blocks.dtype != a->kv.dtype)))
+        return INVALID("compressed_attention: rows of %u and %u elements, or of two types",
+                       a->kv.n_latent, a->blocks.n_latent);
+    SL_TRY(check_latent_heads(d, "compressed_attention", &a->kv, a->n_heads));
+    if (!isfinite(a->scale))
+        return INVALID("compressed_attention: scale %g", (double)a->scale);
+    SL_TRY(check_lengths(d, "compressed_attention", a->row_len, a->n_tok, a->max_pages));
+    for (uint32_t t = 0; can_look(d) && a->chosen && t < a->n_tok; t++) {
+        uint32_t all = a->row_len[t] / a->ratio, n = all < a->n_top ? all : a->n_top;
+        for (uint32_t i = 0; i < n; i++)
+            if (a->chosen[(size_t)t * a->n_top + i] >= all)
+                return INVALID("compressed_attention: row %u chooses block %u of %u", t,
+                               a->chosen[(size_t)t * a->n_top + i], all);
+    }
+    return submit_compressed_attention(d, a);
 }
 
 static enum sl_status check_channel(const struct sl_device *d, const char *op, bool complete,

@@ -91,7 +91,7 @@ static void run(struct sl_cpu *cpu, const struct sl_op_attention *a, size_t v_ro
 
 enum sl_status sl_cpu_attention(struct sl_device *d, const struct sl_op_attention *a) {
     run((struct sl_cpu *)d, a, sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_v),
-        (struct sl_cpu_attn_choice){NULL, 0, 0});
+        (struct sl_cpu_attn_choice){.at = NULL});
     return SL_OK;
 }
 
@@ -109,13 +109,13 @@ enum sl_status sl_cpu_block_attention(struct sl_device *d, const struct sl_op_bl
                                        .max_pages = a->max_pages,
                                        .scale = a->scale};
     run((struct sl_cpu *)d, &op, sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_v),
-        (struct sl_cpu_attn_choice){a->chosen, a->n_top, a->block});
+        (struct sl_cpu_attn_choice){.at = a->chosen, .n_top = a->n_top, .block = a->block});
     return SL_OK;
 }
 
 /* Latents are keys of one KV head, whose values lie in the same rows. */
 static void run_latents(struct sl_device *d, const struct sl_op_latent_attention *a,
-                        struct sl_cpu_attn_choice choice) {
+                        const float *sinks, struct sl_cpu_attn_choice choice) {
     const struct sl_latent_view *c = &a->kv;
     uint32_t dim = c->n_latent + c->n_rot;
     struct sl_op_attention op = {.kv = {.k = c->rows,
@@ -127,6 +127,7 @@ static void run_latents(struct sl_device *d, const struct sl_op_latent_attention
                                         .k_page_bytes = c->page_bytes,
                                         .v_page_bytes = c->page_bytes},
                                  .q = a->q,
+                                 .sinks = sinks,
                                  .y = a->y,
                                  .page_table = a->page_table,
                                  .row_seq = a->row_seq,
@@ -143,7 +144,7 @@ static void run_latents(struct sl_device *d, const struct sl_op_latent_attention
 
 enum sl_status sl_cpu_latent_attention(struct sl_device *d,
                                        const struct sl_op_latent_attention *a) {
-    run_latents(d, a, (struct sl_cpu_attn_choice){NULL, 0, 0});
+    run_latents(d, a, NULL, (struct sl_cpu_attn_choice){.at = NULL});
     return SL_OK;
 }
 
@@ -160,6 +161,24 @@ enum sl_status sl_cpu_chosen_attention(struct sl_device *d,
                                               .n_heads = a->n_heads,
                                               .max_pages = a->max_pages,
                                               .scale = a->scale};
-    run_latents(d, &op, (struct sl_cpu_attn_choice){a->chosen, a->n_top, 1});
+    run_latents(d, &op, NULL,
+                (struct sl_cpu_attn_choice){.at = a->chosen, .n_top = a->n_top, .block = 1});
+    return SL_OK;
+}
+
+enum sl_status sl_cpu_compressed_attention(struct sl_device *d,
+                                           const struct sl_op_compressed_attention *a) {
+    const struct sl_op_latent_attention op = {.kv = a->kv,
+                                              .q = a->q,
+                                              .y = a->y,
+                                              .page_table = a->page_table,
+                                              .row_seq = a->row_seq,
+                                              .row_len = a->row_len,
+                                              .n_tok = a->n_tok,
+                                              .n_decode = a->n_decode,
+                                              .n_heads = a->n_heads,
+                                              .max_pages = a->max_pages,
+                                              .scale = a->scale};
+    run_latents(d, &op, a->sinks, (struct sl_cpu_attn_choice){.mixed = a});
     return SL_OK;
 }

@@ -46,15 +46,29 @@ static inline void sl_cpu_attn_range(const struct sl_op_attention *a, uint32_t r
 struct sl_cpu_attn_choice {
     const uint32_t *at; /* [n_tok, n_kv_heads, n_top] ascending */
     uint32_t n_top, block;
+    const struct sl_op_compressed_attention *mixed; /* NULL, or all rows have two sources: rows of
+                                                       blocks, then those of a window */
 };
+/* Of such a row: how many blocks it sees, and how many positions. */
+static inline uint32_t sl_cpu_attn_blocks(const struct sl_op_compressed_attention *a,
+                                          uint32_t row) {
+    uint32_t n = a->ratio ? a->row_len[row] / a->ratio : 0;
+    return a->chosen && n > a->n_top ? a->n_top : n;
+}
+static inline uint32_t sl_cpu_attn_window(const struct sl_op_compressed_attention *a,
+                                          uint32_t row) {
+    return a->row_len[row] < a->window ? a->row_len[row] : a->window;
+}
 /* Does the row leave out positions? */
 static inline bool sl_cpu_attn_chooses(const struct sl_op_attention *a,
                                        const struct sl_cpu_attn_choice *c, uint32_t row) {
-    return c->at && a->row_len[row] > (uint64_t)c->n_top * c->block;
+    return c->mixed || (c->at && a->row_len[row] > (uint64_t)c->n_top * c->block);
 }
 /* To how many it attends then: only its own block, the last, need not be complete. */
 static inline uint32_t sl_cpu_attn_chosen(const struct sl_op_attention *a,
                                           const struct sl_cpu_attn_choice *c, uint32_t row) {
+    if (c->mixed)
+        return sl_cpu_attn_blocks(c->mixed, row) + sl_cpu_attn_window(c->mixed, row);
     return (c->n_top - 1) * c->block + (a->row_len[row] - 1) % c->block + 1;
 }
 

@@ -50,12 +50,40 @@ struct kv_rows {
     size_t page_bytes, row_bytes;
 };
 
+/* The same of rows of blocks, then of a window. */
+static const void *gather_mixed(const struct wave *w, uint32_t row, const struct kv_rows *of,
+                                uint32_t first, uint32_t n, char *out) {
+    const struct sl_op_compressed_attention *a = w->mem.choice.mixed;
+    size_t seq = (size_t)a->row_seq[row] * a->max_pages;
+    uint32_t n_blocks = sl_cpu_attn_blocks(a, row),
+             page_rows = a->ratio ? sl_block_rows(a->ratio) : 1;
+    uint32_t lo = a->row_len[row] - sl_cpu_attn_window(a, row);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = first + i;
+        const char *from;
+        if (at < n_blocks) {
+            uint32_t b = a->chosen ? a->chosen[(size_t)row * a->n_top + at] : at;
+            size_t page = a->block_table[seq + sl_block_page(b, a->ratio)];
+            from = (const char *)a->blocks.rows + page * a->blocks.page_bytes +
+                   b % page_rows * of->row_bytes;
+        } else {
+            uint32_t j = lo + at - n_blocks;
+            size_t page = a->page_table[seq + j / SL_KV_PAGE_TOKENS];
+            from = of->base + page * of->page_bytes + j % SL_KV_PAGE_TOKENS * of->row_bytes;
+        }
+        memcpy(out + i * of->row_bytes, from, of->row_bytes);
+    }
+    return out;
+}
+
 /* n rows that the row has chosen, from its first-th on, one after another: at out, or where they
  * are if that is so. first is a multiple of a page's positions. */
 static const void *gather(const struct wave *w, uint32_t row, uint32_t kv_head,
                           const struct kv_rows *of, uint32_t first, uint32_t n, char *out) {
     const struct sl_op_attention *a = w->a;
     const struct sl_cpu_attn_choice *c = &w->mem.choice;
+    if (c->mixed)
+        return gather_mixed(w, row, of, first, n, out);
     const uint32_t *at = c->at + ((size_t)row * a->kv.n_kv_heads + kv_head) * c->n_top;
     const uint32_t *pages = a->page_table + (size_t)a->row_seq[row] * a->max_pages;
     for (uint32_t i = 0; i < n; i++) {

@@ -194,12 +194,14 @@ uint64_t sl_cpu_attention_scratch_bytes(const struct sl_device_limits *limits, u
 uint64_t sl_cpu_index_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 
 /* Each fills its entries of the table. */
+/* index.c: sl_op_hadamard of one row. */
+void sl_cpu_hadamard_row(float *x, uint32_t n);
 /* rows.c: sl_op_limited_glu's definition, of n elements. */
 void sl_cpu_limited_glu_part(const struct sl_cpu_kernels *k, const float *gate, const float *up,
                              float *y, size_t n, float limit);
 /* rows.c: SL_SWIGLU_CUT of n elements; y may be gate. */
-void sl_cpu_cut_glu(const struct sl_cpu_kernels *k, const float *gate, const float *up, float *y,
-                    size_t n, float limit);
+void sl_cpu_cut_glu_part(const struct sl_cpu_kernels *k, const float *gate, const float *up,
+                         float *y, size_t n, float limit);
 void sl_cpu_norm_init(struct sl_cpu_kernels *k);
 void sl_cpu_rope_init(struct sl_cpu_kernels *k);
 void sl_cpu_kv_init(struct sl_cpu_kernels *k);

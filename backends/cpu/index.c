@@ -13,21 +13,23 @@
 
 /* ---- rotation ---- */
 
+void sl_cpu_hadamard_row(float *x, uint32_t n) {
+    float by = (float)(1 / sqrt((double)n));
+    for (uint32_t step = 1; step < n; step *= 2)
+        for (uint32_t i = 0; i < n; i += 2 * step)
+            for (uint32_t j = i; j < i + step; j++) {
+                float u = x[j], v = x[j + step];
+                x[j] = u + v;
+                x[j + step] = u - v;
+            }
+    for (uint32_t i = 0; i < n; i++)
+        x[i] *= by;
+}
+
 static void hadamard_rows(void *ctx, uint32_t begin, uint32_t end) {
     const struct sl_op_hadamard *a = ctx;
-    float by = (float)(1 / sqrt((double)a->n));
-    for (size_t t = begin; t < end; t++) {
-        float *x = a->x + t * a->n;
-        for (uint32_t step = 1; step < a->n; step *= 2)
-            for (uint32_t i = 0; i < a->n; i += 2 * step)
-                for (uint32_t j = i; j < i + step; j++) {
-                    float u = x[j], v = x[j + step];
-                    x[j] = u + v;
-                    x[j + step] = u - v;
-                }
-        for (uint32_t i = 0; i < a->n; i++)
-            x[i] *= by;
-    }
+    for (size_t t = begin; t < end; t++)
+        sl_cpu_hadamard_row(a->x + t * a->n, a->n);
 }
 
 enum sl_status sl_cpu_hadamard(struct sl_device *d, const struct sl_op_hadamard *a) {
@@ -40,6 +42,8 @@ enum sl_status sl_cpu_hadamard(struct sl_device *d, const struct sl_op_hadamard 
 struct job {
     const struct sl_op_index_choose *a;
     const struct sl_cpu *cpu;
+    uint32_t ratio; /* positions of a row of keys */
+    uint32_t page_rows;
     void (*qk)(const float *q, uint32_t n_heads, const struct sl_cpu_kv_page *k, float scale,
                float *s);
     size_t row_bytes;
@@ -54,25 +58,30 @@ uint64_t sl_cpu_index_scratch_bytes(const struct sl_device_limits *limits, uint3
     return n_threads * padded * sizeof(float);
 }
 
-/* Scores of the row's positions from block * PART on. */
+/* Rows of keys that it chooses among. */
+static uint32_t n_keys(const struct job *j, uint32_t row) {
+    return j->a->row_len[row] / j->ratio;
+}
+
+/* Scores of the row's keys from block * PART on. */
 static void score(const struct job *j, uint32_t row, uint32_t block, float *scores) {
     const struct sl_op_index_choose *a = j->a;
     const uint32_t *pages = a->page_table + (size_t)a->row_seq[row] * a->max_pages;
     uint32_t base = block * PART, dim = a->keys.n_latent;
-    uint32_t n = a->row_len[row] - base < PART ? a->row_len[row] - base : PART;
+    uint32_t n = n_keys(j, row) - base < PART ? n_keys(j, row) - base : PART;
     const float *q = a->q + (size_t)row * a->n_heads * dim, *w = a->w + (size_t)row * a->n_heads;
     _Alignas(64) float s[HEAD_BLOCK * PART];
     float *y = scores + base;
     memset(y, 0, n * sizeof *y);
     for (uint32_t h = 0; h < a->n_heads; h += HEAD_BLOCK) {
         uint32_t n_heads = a->n_heads - h < HEAD_BLOCK ? a->n_heads - h : HEAD_BLOCK;
-        for (uint32_t at = 0; at < n; at += SL_KV_PAGE_TOKENS) {
-            uint32_t page = pages[(base + at) / SL_KV_PAGE_TOKENS];
-            struct sl_cpu_kv_page k = {
-                .rows = (const char *)a->keys.rows + page * a->keys.page_bytes,
-                .end = n - at < SL_KV_PAGE_TOKENS ? n - at : SL_KV_PAGE_TOKENS,
-                .head_dim = dim,
-                .row_bytes = (uint32_t)j->row_bytes};
+        for (uint32_t at = 0; at < n; at += j->page_rows) {
+            uint32_t page = pages[sl_block_page(base + at, j->ratio)];
+            struct sl_cpu_kv_page k = {.rows =
+                                           (const char *)a->keys.rows + page * a->keys.page_bytes,
+                                       .end = n - at < j->page_rows ? n - at : j->page_rows,
+                                       .head_dim = dim,
+                                       .row_bytes = (uint32_t)j->row_bytes};
             j->qk(q + (size_t)h * dim, n_heads, &k, 1.0f, s + at);
         }
         j->cpu->k.index_sum(s, w + h, n_heads, y, n);
@@ -141,13 +150,13 @@ static void choose(float *scores, uint32_t n, uint32_t n_top, uint32_t n_last, u
 /* ---- the op ---- */
 
 static uint32_t n_blocks(const struct job *j, uint32_t row) {
-    uint32_t n = j->a->row_len[row];
+    uint32_t n = n_keys(j, row);
     return n <= j->a->n_top ? 0 : (n + PART - 1) / PART;
 }
 
 static void choose_row(const struct job *j, uint32_t row, float *scores) {
     const struct sl_op_index_choose *a = j->a;
-    choose(scores, a->row_len[row], a->n_top, 0, a->chosen + (size_t)row * a->n_top);
+    choose(scores, n_keys(j, row), a->n_top, 0, a->chosen + (size_t)row * a->n_top);
 }
 
 /* Many rows: each is one thread's. */
@@ -177,11 +186,13 @@ static void together(void *ctx, uint32_t thread, uint32_t n_threads) {
         choose_row(j, j->row0 + i, j->scores + i * j->stride);
 }
 
-enum sl_status sl_cpu_index_choose(struct sl_device *d, const struct sl_op_index_choose *a) {
-    struct sl_cpu *cpu = (struct sl_cpu *)d;
+static enum sl_status run_choice(struct sl_cpu *cpu, const struct sl_op_index_choose *a,
+                                 uint32_t ratio) {
     uint32_t n_threads = sl_pool_n_threads(cpu->pool);
     struct job j = {.a = a,
                     .cpu = cpu,
+                    .ratio = ratio,
+                    .page_rows = sl_block_rows(ratio),
                     .qk = a->keys.dtype == SL_DTYPE_F16 ? cpu->k.qk_f16 : cpu->k.qk_q8_0,
                     .row_bytes = sl_dtype_row_bytes(a->keys.dtype, a->keys.n_latent),
                     .scores = cpu->scratch,
@@ -199,6 +210,27 @@ enum sl_status sl_cpu_index_choose(struct sl_device *d, const struct sl_op_index
         sl_pool_run(cpu->pool, together, &j);
     }
     return SL_OK;
+}
+
+enum sl_status sl_cpu_index_choose(struct sl_device *d, const struct sl_op_index_choose *a) {
+    return run_choice((struct sl_cpu *)d, a, 1);
+}
+
+enum sl_status sl_cpu_compressed_choose(struct sl_device *d,
+                                        const struct sl_op_compressed_choose *a) {
+    const struct sl_op_index_choose op = {.keys = a->keys,
+                                          .q = a->q,
+                                          .w = a->w,
+                                          .chosen = a->chosen,
+                                          .page_table = a->page_table,
+                                          .row_seq = a->row_seq,
+                                          .row_len = a->row_len,
+                                          .n_tok = a->n_tok,
+                                          .n_decode = a->n_decode,
+                                          .n_heads = a->n_heads,
+                                          .max_pages = a->max_pages,
+                                          .n_top = a->n_top};
+    return run_choice((struct sl_cpu *)d, &op, a->ratio);
 }
 
 /* ---- blocks ---- */

@@ -247,7 +247,7 @@ static void activate(const struct run *r, uint32_t expert, uint32_t begin, float
     else if (a->activation == SL_SWIGLU_LIMITED)
         sl_cpu_limited_glu_part(&r->cpu->k, gate, up, h, n, a->limit);
     else if (a->activation == SL_SWIGLU_CUT)
-        sl_cpu_cut_glu(&r->cpu->k, gate, up, h, n, a->limit);
+        sl_cpu_cut_glu_part(&r->cpu->k, gate, up, h, n, a->limit);
     else if (a->activation == SL_REGLU)
         r->cpu->k.reglu(gate, up, h, n);
     else if (a->activation == SL_RELU_SQUARED)

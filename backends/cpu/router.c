@@ -119,3 +119,43 @@ enum sl_status sl_cpu_router(struct sl_device *d, const struct sl_op_router *a) 
     sl_cpu_for_rows(cpu, a->n_tok, (size_t)a->n_expert * 8, rows, &j);
     return SL_OK;
 }
+
+/* ---- scores that are square roots ---- */
+
+/* A sum of weights below this divides as this would: ggml's bound, the smallest normal binary16. */
+#define LEAST_SUM 0x1p-14f
+
+static void softplus_row(const struct sl_op_softplus_router *a, size_t t) {
+    float score[SL_MAX_EXPERTS], key[SL_MAX_EXPERTS], sum = 0;
+    uint32_t *ids = a->ids + t * a->k;
+    float *weights = a->weights + t * a->k;
+    const float *order = score;
+    for (uint32_t i = 0; i < a->n_expert; i++)
+        score[i] = sqrtf(sl_softplusf(a->logits[t * a->n_expert + i]));
+    if (a->table) {
+        const int32_t *row = a->table + (size_t)a->tokens[a->rows ? a->rows[t] : t] * a->k;
+        for (uint32_t r = 0; r < a->k; r++)
+            ids[r] = (uint32_t)row[r];
+    } else {
+        for (uint32_t i = 0; a->bias && i < a->n_expert; i++)
+            key[i] = score[i] + a->bias[i];
+        order = a->bias ? key : score;
+        top_k(order, a->n_expert, a->k, ids);
+    }
+    for (uint32_t r = 0; r < a->k; r++)
+        sum += weights[r] = score[ids[r]];
+    sum = sum > LEAST_SUM ? sum : LEAST_SUM;
+    for (uint32_t r = 0; r < a->k; r++)
+        weights[r] = (a->normalize ? weights[r] / sum : weights[r]) * a->scale;
+}
+
+static void softplus_rows(void *ctx, uint32_t begin, uint32_t end) {
+    for (size_t t = begin; t < end; t++)
+        softplus_row(ctx, t);
+}
+
+enum sl_status sl_cpu_softplus_router(struct sl_device *d, const struct sl_op_softplus_router *a) {
+    sl_cpu_for_rows((struct sl_cpu *)d, a->n_tok, (size_t)a->n_expert * 32, softplus_rows,
+                    (void *)a);
+    return SL_OK;
+}

@@ -112,8 +112,8 @@ void sl_cpu_limited_glu_part(const struct sl_cpu_kernels *k, const float *gate, 
     }
 }
 
-void sl_cpu_cut_glu(const struct sl_cpu_kernels *k, const float *gate, const float *up, float *y,
-                    size_t n, float limit) {
+void sl_cpu_cut_glu_part(const struct sl_cpu_kernels *k, const float *gate, const float *up,
+                         float *y, size_t n, float limit) {
     enum { AT_ONCE = 256 };
     float g[AT_ONCE], u[AT_ONCE];
     for (size_t from = 0; from < n; from += AT_ONCE) {
@@ -183,5 +183,25 @@ enum sl_status sl_cpu_limited_glu(struct sl_device *d, const struct sl_op_limite
     struct sl_cpu *cpu = (struct sl_cpu *)d;
     struct glu_job j = {a, &cpu->k};
     sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE * 3, glu_pieces, &j);
+    return SL_OK;
+}
+
+struct cut_job {
+    const struct sl_op_cut_glu *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void cut_pieces(void *ctx, uint32_t begin, uint32_t end) {
+    const struct cut_job *j = ctx;
+    size_t from = (size_t)begin * PIECE, to = (size_t)end * PIECE;
+    to = to < j->a->n ? to : j->a->n;
+    sl_cpu_cut_glu_part(j->k, j->a->gate + from, j->a->up + from, j->a->y + from, to - from,
+                        j->a->limit);
+}
+
+enum sl_status sl_cpu_cut_glu(struct sl_device *d, const struct sl_op_cut_glu *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct cut_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE * 3, cut_pieces, &j);
     return SL_OK;
 }

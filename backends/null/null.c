@@ -63,17 +63,22 @@ static enum sl_status null_memory(struct sl_device *d, uint64_t *out_free, uint6
 }
 
 /* What is followed up must be sound: which experts a router chose. */
-static void choose_first(const struct sl_op_router *a) {
-    for (uint32_t t = 0; t < a->n_tok; t++)
-        for (uint32_t r = 0; r < a->k; r++) {
-            a->ids[(size_t)t * a->k + r] = r;
-            a->weights[(size_t)t * a->k + r] = 1.0f / (float)a->k;
+static void choose_first(uint32_t *ids, float *weights, uint32_t n_tok, uint32_t k) {
+    for (uint32_t t = 0; t < n_tok; t++)
+        for (uint32_t r = 0; r < k; r++) {
+            ids[(size_t)t * k + r] = r;
+            weights[(size_t)t * k + r] = 1.0f / (float)k;
         }
 }
 
-static void answer(enum sl_op op, const void *a) {
-    if (op == SL_OP_router)
-        choose_first(a);
+static void answer(enum sl_op op, const void *args) {
+    if (op == SL_OP_router) {
+        const struct sl_op_router *a = args;
+        choose_first(a->ids, a->weights, a->n_tok, a->k);
+    } else if (op == SL_OP_softplus_router) {
+        const struct sl_op_softplus_router *a = args;
+        choose_first(a->ids, a->weights, a->n_tok, a->k);
+    }
 }
 
 #define SL_OP(name)                                                                                \

@@ -1,4 +1,4 @@
-/* sl_op_router */
+/* sl_op_router and sl_op_softplus_router */
 #include "tests/conformance/conformance.h"
 
 #include <math.h>
@@ -418,6 +418,102 @@ static void not_numbers(void) {
     }
 }
 
+/* ---- scores that are square roots of softpluses ---- */
+
+#define TOKENS 50u
+
+static void run_softplus(struct sl_device *d, const void *ctx, void *out) {
+    struct sl_op_softplus_router op = *(const struct sl_op_softplus_router *)ctx;
+    size_t n = (size_t)op.n_tok * op.k;
+    op.logits = conf_put(d, op.logits, (size_t)op.n_tok * op.n_expert * sizeof(float));
+    op.bias = op.bias ? conf_put(d, op.bias, op.n_expert * sizeof(float)) : NULL;
+    op.table = op.table ? conf_put(d, op.table, TOKENS * op.k * sizeof(int32_t)) : NULL;
+    op.tokens = op.tokens ? conf_put(d, op.tokens, 600 * sizeof(uint32_t)) : NULL;
+    op.rows = op.rows ? conf_put(d, op.rows, op.n_tok * sizeof(uint32_t)) : NULL;
+    op.ids = conf_put(d, NULL, n * sizeof(uint32_t));
+    op.weights = conf_put(d, NULL, n * sizeof(float));
+    conf_ok(sl_op_softplus_router(d, &op));
+    conf_get(d, out, op.ids, n * sizeof(uint32_t));
+    conf_get(d, (uint32_t *)out + n, op.weights, n * sizeof(float));
+}
+
+static void check_softplus(const char *what, const struct sl_op_softplus_router *op,
+                           const uint32_t *ids, const float *weights) {
+    for (uint32_t t = 0; t < op->n_tok; t++) {
+        double score[SL_MAX_EXPERTS], key[SL_MAX_EXPERTS], sum = 0, least = INFINITY;
+        for (uint32_t i = 0; i < op->n_expert; i++) {
+            score[i] = sqrt(log1p(exp((double)op->logits[(size_t)t * op->n_expert + i])));
+            key[i] = score[i] + (op->bias ? (double)op->bias[i] : 0);
+        }
+        uint32_t token = op->table ? op->tokens[op->rows ? op->rows[t] : t] : 0;
+        for (uint32_t r = 0; r < op->k; r++) {
+            uint32_t id = ids[t * op->k + r];
+            assert_true(id < op->n_expert);
+            if (op->table)
+                assert_int_equal(id, op->table[token * op->k + r]);
+            sum += score[id];
+            least = fmin(least, key[id]);
+            key[id] = -INFINITY;
+        }
+        for (uint32_t i = 0; i < op->n_expert && !op->table; i++)
+            if (key[i] > least + 1e-5)
+                fail_msg("%s: row %u leaves out expert %u with %g for one with %g", what, t, i,
+                         key[i], least);
+        for (uint32_t r = 0; r < op->k; r++) {
+            double own = score[ids[t * op->k + r]];
+            double by = (double)op->scale / (op->normalize ? fmax(sum, 0x1p-14) : 1);
+            /* 1 + exp(x) is rounded in double precision, before its logarithm and root */
+            double ref = own * by, tol = (1e-5 * own + fmin(2e-8, 0x1p-52 / own)) * by;
+            conf_near(what, &weights[t * op->k + r], &ref, &tol, 1);
+        }
+    }
+}
+
+static void softplus(void) {
+    static const uint32_t shapes[][3] = {{8, 2, 9}, {256, 6, 40}, {7, 7, 3}, {100, 1, 500}};
+    if (conf_device() && !sl_device_has_op(conf_device(), SL_OP_softplus_router))
+        return;
+    for (uint32_t k = 0; k < 4 * CONF_COUNT(shapes); k++) {
+        const uint32_t *s = shapes[k / 4];
+        struct sl_rng rng = {k + 1};
+        size_t n = (size_t)s[2] * s[1];
+        float *logits = conf_host((size_t)s[2] * s[0] * sizeof *logits);
+        float *bias = conf_host(s[0] * sizeof *bias);
+        int32_t *table = conf_host(TOKENS * s[1] * sizeof *table);
+        uint32_t *tokens = conf_host(600 * sizeof *tokens), *rows = conf_host(s[2] * sizeof *rows);
+        uint32_t *both = conf_host(2 * n * sizeof *both);
+        conf_fill(&rng, CONF_PLAIN, logits, (size_t)s[2] * s[0]);
+        for (size_t i = 0; i < (size_t)s[2] * s[0]; i++)
+            logits[i] *= k % 3 ? 4 : 40; /* up to where softplus is x itself */
+        conf_fill(&rng, CONF_PLAIN, bias, s[0]);
+        for (uint32_t i = 0; i < TOKENS * s[1]; i++)
+            table[i] = (int32_t)sl_rng_below(&rng, s[0]);
+        for (uint32_t i = 0; i < 600; i++)
+            tokens[i] = sl_rng_below(&rng, TOKENS);
+        for (uint32_t i = 0; i < s[2]; i++)
+            rows[i] = sl_rng_below(&rng, 600);
+        struct sl_op_softplus_router op = {.logits = logits,
+                                           .bias = k % 4 == 1 ? bias : NULL,
+                                           .table = k % 4 > 1 ? table : NULL,
+                                           .tokens = k % 4 > 1 ? tokens : NULL,
+                                           .rows = k % 4 == 3 ? rows : NULL,
+                                           .n_tok = s[2],
+                                           .n_expert = s[0],
+                                           .k = s[1],
+                                           .normalize = k % 2,
+                                           .scale = 1.5f};
+        char what[80];
+        snprintf(what, sizeof what, "softplus, %u rows, %u of %u%s%s", op.n_tok, op.k, op.n_expert,
+                 op.bias ? ", biased" : "", op.table ? ", by a table" : "");
+        conf_case(what, run_softplus, &op, CONF_U32, 2 * n, both);
+        if (conf_checking()) {
+            float *weights = conf_host(n * sizeof *weights);
+            memcpy(weights, both + n, n * sizeof *weights);
+            check_softplus(what, &op, both, weights);
+        }
+    }
+}
+
 int main(int argc, char **argv) {
     static const struct conf_test tests[] = {{"shapes", shapes},
                                              {"values", values},
@@ -427,6 +523,7 @@ int main(int argc, char **argv) {
                                              {"groups of few", groups_of_few},
                                              {"a scale for each expert", expert_scales},
                                              {"ids that experts share", shared_ids},
+                                             {"softplus, tables", softplus},
                                              {"not numbers", not_numbers}};
     return conf_main(argc, argv, "router", &limits, tests, CONF_COUNT(tests));
 }
