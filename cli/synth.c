@@ -304,7 +304,8 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         "synth",
         "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b, "
         "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
-        "deepseek-v3, deepseek-v3.2, kimi-k2, glm-4.7-flash, glm-5.2, gemma4-26b, llama4-scout, "
+        "deepseek-v3, deepseek-v3.2, deepseek-v4-flash, kimi-k2, glm-4.7-flash, glm-5.2, "
+        "gemma4-26b, llama4-scout, "
         "glm-4.5-air, minimax-m2, minimax-m3, "
         "lfm2-8b-a1b, granite-4-h-small, jamba-mini, nemotron-3-nano, kimi-linear-48b-a3b, "
         "ling-3.0-tiny",
@@ -325,7 +326,8 @@ static const struct sl_arg args[] = {
     {SL_ARG_STRING, 0, "--preset", "NAME", &given.preset,
      "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b, gpt-oss-120b, "
      "qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, deepseek-v3, deepseek-v3.2, "
-     "kimi-k2, glm-4.7-flash, glm-5.2, gemma4-26b, llama4-scout, glm-4.5-air, minimax-m2 or "
+     "deepseek-v4-flash, kimi-k2, glm-4.7-flash, glm-5.2, gemma4-26b, llama4-scout, glm-4.5-air, "
+     "minimax-m2 or "
      "minimax-m3",
      false},
     {SL_ARG_U64, 0, "--seed", "N", &given.c.seed, "the same seed gives the same bytes (default 1)",
@@ -443,6 +445,12 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 0, "--latent", "N", &given.c.n_latent, "elements of a latent (default 64)", false},
     {SL_ARG_U32, 0, "--value-dim", "N", &given.c.head_dim_v,
      "elements of a head's value (default 64)", false},
+    {SL_ARG_U32, 0, "--out-groups", "N", &given.c.n_group_out,
+     "groups of heads with an output matrix each (deepseek4; default 2)", false},
+    {SL_ARG_U32, 0, "--out-lora", "N", &given.c.n_lora_out,
+     "rank of such a matrix (deepseek4; default 32)", false},
+    {SL_ARG_U32, 0, "--table-layers", "N", &given.c.n_layer_table,
+     "first layers whose experts a table of tokens says (deepseek4; default 1)", false},
     {SL_ARG_U32, 0, "--index-heads", "N", &given.c.n_index_head,
      "heads of the indexer (deepseek32, glm-dsa; default 4)", false},
     {SL_ARG_U32, 0, "--index-dim", "N", &given.c.index_dim, "elements of each (default 64)", false},

@@ -12,6 +12,8 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
         uint32_t index_dim, n_index_top, index_block;
         uint32_t n_taps, n_state, n_delta_head, n_delta_head_k, delta_dim, attn_every, moe_step;
         float rope_base, router_scale;
+        uint32_t n_lora_q, n_group_out, n_lora_out, n_layer_table, window, n_index_head;
+        float yarn_factor;
         const char *pattern;
         bool qkv_bias, no_qk_norm, tied, no_rope;
     } shapes[] = {
@@ -36,6 +38,32 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
          .router_scale = 1,
          .qkv_bias = true,
          .no_qk_norm = true},
+        {.name = "deepseek-v4-flash",
+         .arch = "deepseek4",
+         .n_layer = 43,
+         .n_embd = 4096,
+         .n_head = 64,
+         .n_head_kv = 1,
+         .head_dim = 512,
+         .n_rot = 64,
+         .n_expert = 256,
+         .n_expert_used = 6,
+         .n_ff_expert = 2048,
+         .n_ff_shared = 2048,
+         .n_ff = 2048,
+         .n_vocab = 129280,
+         .n_ctx = 1048576,
+         .index_dim = 128,
+         .n_index_head = 64,
+         .n_index_top = 512,
+         .n_lora_q = 1024,
+         .n_group_out = 8,
+         .n_lora_out = 1024,
+         .n_layer_table = 3,
+         .window = 128,
+         .yarn_factor = 16,
+         .rope_base = 10000,
+         .router_scale = 1.5f},
         {.name = "minimax-m2",
          .arch = "minimax-m2",
          .n_layer = 62,
@@ -183,6 +211,17 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
             c->index_dim = shapes[i].index_dim;
             c->n_index_top = shapes[i].n_index_top;
             c->index_block = shapes[i].index_block;
+        }
+        if (shapes[i].n_lora_out) {
+            c->index_dim = shapes[i].index_dim;
+            c->n_index_head = shapes[i].n_index_head;
+            c->n_index_top = shapes[i].n_index_top;
+            c->n_lora_q = shapes[i].n_lora_q;
+            c->n_group_out = shapes[i].n_group_out;
+            c->n_lora_out = shapes[i].n_lora_out;
+            c->n_layer_table = shapes[i].n_layer_table;
+            c->window = shapes[i].window;
+            c->yarn_factor = shapes[i].yarn_factor;
         }
         if (shapes[i].n_taps) {
             c->n_taps = shapes[i].n_taps;

@@ -210,10 +210,10 @@ static enum sl_status check_hello(const struct sl_peer *p, const struct sl_setup
     for (uint32_t l = 0; l < hp->n_layer; l++)
         n_routed += sl_model_layer_is_moe(&s->model, l);
     bool sound = h->first_layer == hp->first_layer && h->n_layer == hp->n_layer &&
-                 h->n_embd == whole->n_embd && h->n_vocab == whole->n_vocab &&
-                 h->n_logit_rows == plan->n_logit_rows && h->n_routed == n_routed &&
-                 h->n_expert == whole->n_expert && h->page_bytes <= plan->page_bytes &&
-                 h->tail_bytes <= plan->tail_page_bytes &&
+                 h->n_row == sl_row_elems(whole) && h->n_embd == whole->n_embd &&
+                 h->n_vocab == whole->n_vocab && h->n_logit_rows == plan->n_logit_rows &&
+                 h->n_routed == n_routed && h->n_expert == whole->n_expert &&
+                 h->page_bytes <= plan->page_bytes && h->tail_bytes <= plan->tail_page_bytes &&
                  h->heat_bytes <= sl_joint_heat_bytes(whole);
     return sound ? SL_OK
                  : sl_fail(err, SL_ERR_PROTOCOL,
@@ -230,6 +230,7 @@ static struct sl_stage_hello hello_of(const struct sl_setup_hello_of_stage *m) {
         .arithmetic = {m->arithmetic_lo, m->arithmetic_hi},
         .first_layer = m->first_layer,
         .n_layer = m->n_layer,
+        .n_row = m->n_row,
         .n_embd = m->n_embd,
         .n_vocab = m->n_vocab,
         .n_logit_rows = m->n_logit_rows,

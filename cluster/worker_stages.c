@@ -342,6 +342,7 @@ void sl_worker_ready(const struct sl_worker_stages *s, struct sl_setup_ready *ou
             .arithmetic_hi = h->arithmetic.hi,
             .first_layer = h->first_layer,
             .n_layer = h->n_layer,
+            .n_row = h->n_row,
             .n_embd = h->n_embd,
             .n_vocab = h->n_vocab,
             .n_logit_rows = h->n_logit_rows,

@@ -308,6 +308,43 @@ static void print_latents(const struct sl_model *m, bool windowed) {
            sl_format_bytes(bytes, buf), windowed ? " of the window" : "");
 }
 
+/* One shape for all layers, but for their blocks. */
+static void print_compressed(const struct sl_model *m) {
+    const struct sl_compressed_spec *c = NULL, *index = NULL;
+    uint32_t n_short = 0, n_long = 0, n = 0, n_table = 0;
+    uint64_t milli = 0; /* bytes of blocks' rows, of 1000 tokens */
+    char buf[16];
+    for (uint32_t l = 0; l < m->hp.n_layer; l++) {
+        const struct sl_layer_spec *s = &m->layers[l].spec;
+        if (s->mixer != SL_MIXER_COMPRESSED)
+            continue;
+        c = &s->compressed, n++;
+        index = c->n_index_top ? c : index;
+        n_short += c->ratio && c->n_index_top;
+        n_long += c->ratio && !c->n_index_top;
+        n_table += s->experts.by_token;
+        milli += c->ratio ? 2000 * (uint64_t)(c->head_dim + c->index_dim) / c->ratio : 0;
+    }
+    if (!n)
+        return;
+    label("compressed");
+    printf("%" PRIu32 " heads of %" PRIu32 ", one row for all; a window of %" PRIu32, c->n_head,
+           c->head_dim, c->window);
+    if (index)
+        printf("; in %" PRIu32 " layers %" PRIu32 " blocks of %" PRIu32 " that indexers of %" PRIu32
+               " heads of %" PRIu32 " choose",
+               n_short, index->n_index_top, index->ratio, index->n_index_head, index->index_dim);
+    if (n_long)
+        printf("; in %" PRIu32 " layers all longer blocks", n_long);
+    printf("; KV cache %s per token (f16), and the window's\n", sl_format_bytes(milli / 1000, buf));
+    label("streams");
+    printf("%" PRIu32 " of the residual, mixed in %" PRIu32 " iterations", m->hp.n_stream,
+           m->hp.stream_iters);
+    if (n_table)
+        printf("; in %" PRIu32 " layers a table of tokens chooses experts", n_table);
+    printf("\n");
+}
+
 /* Grouped-query attention over blocks that an indexer chooses: one shape for all such layers. */
 static void print_blocks(const struct sl_model *m) {
     const struct sl_attention_spec *a = NULL;
@@ -356,9 +393,10 @@ static void print_routing(const struct sl_model *m, uint32_t layer, uint32_t n_r
     label("experts");
     printf("%s per layer, %s per token, width %s; %s%s", OF_LAYERS(m, experts.n_expert, n3),
            OF_LAYERS(m, experts.n_used, n2), OF_LAYERS(m, experts.n_ff, n1),
-           x->router_kind == SL_ROUTER_KIND_SIGMOID ? "sigmoid router"
-           : x->router_softmax_topk                 ? "softmax over the chosen"
-                                                    : "softmax router",
+           x->router_kind == SL_ROUTER_KIND_SQRT_SOFTPLUS ? "square root of softplus router"
+           : x->router_kind == SL_ROUTER_KIND_SIGMOID     ? "sigmoid router"
+           : x->router_softmax_topk                       ? "softmax over the chosen"
+                                                          : "softmax router",
            x->router_normalize ? ", renormalised" : "");
     if (x->router_scale != 1.0f)
         printf(", scaled by %g", (double)x->router_scale);
@@ -383,6 +421,7 @@ static void print_shapes(const struct sl_model *m) {
     print_attention(m);
     print_latents(m, false);
     print_latents(m, true);
+    print_compressed(m);
     print_blocks(m);
     print_delta(m);
     print_conv(m);

@@ -43,11 +43,13 @@ static enum sl_purpose purpose_of(const char *name) {
         return SL_PURPOSE_ADJUGATE;
     if (has(name, "_shexp"))
         return SL_PURPOSE_SHARED;
-    if (has(name, "ffn_gate_inp") || has(name, "exp_probs"))
+    if (has(name, "ffn_gate_inp") || has(name, "exp_probs") || has(name, "tid2eid"))
         return SL_PURPOSE_ROUTER;
     if (has(name, "norm"))
         return SL_PURPOSE_NORM;
-    if (has(name, "attn") || has(name, "ssm_") || has(name, "shortconv"))
+    if (has(name, "hc_")) /* before attn and ffn, of which it is a part each */
+        return SL_PURPOSE_OTHER;
+    if (has(name, "indexer") || has(name, "attn") || has(name, "ssm_") || has(name, "shortconv"))
         return SL_PURPOSE_ATTENTION;
     return has(name, "ffn") ? SL_PURPOSE_FFN : SL_PURPOSE_OTHER;
 }

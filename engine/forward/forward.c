@@ -32,12 +32,17 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     uint64_t id_layers = p->reads_back ? hp->n_layer : 1;
     uint64_t refs = p->reads_back ? (uint64_t)hp->n_layer * hp->n_expert : 0;
     uintptr_t c = base;
-    a->x = take(&c, rows * hp->n_embd, 4);
-    a->sent = take(&c, out ? 0 : p->n_micro_batches * rows * hp->n_embd, 4);
+    uint64_t row = sl_row_elems(hp), wide = hp->n_stream ? 1 : 0;
+    a->x = take(&c, rows * row, 4);
+    a->sent = take(&c, out ? 0 : p->n_micro_batches * rows * row, 4);
     uint64_t receives = p->reads_back && p->stage ? p->n_micro_batches : 0;
     a->received = take(&c, receives * sl_forward_received_elems(hp), 4);
     a->raised = take(&c, receives, 4);
     a->h = take(&c, rows * hp->n_embd, 4);
+    a->streams_h = take(&c, wide * rows * row, 4);
+    a->stream_w = take(&c, rows * needs.streams, 4);
+    a->out_stream_w = take(&c, out * needs.streams, 4);
+    a->stream_x = take(&c, wide * rows * hp->n_embd, 4);
     uint64_t embds = rows * hp->n_layer * hp->n_embd_layer;
     for (uint32_t i = 0; i < SL_TABLES; i++)
         a->table_rows[i] =
@@ -65,7 +70,7 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->next_weights = take(&c, ahead * k, 4);
     a->next_ids = take(&c, ahead * SL_FETCH_PREDICTIONS * k, 4);
     a->pair_y = take(&c, rows * k * hp->n_embd, 4);
-    a->out_x = take(&c, out * hp->n_embd, 4);
+    a->out_x = take(&c, out * row, 4);
     a->out_mixed = take(&c, out * needs.mixed, 4);
     uint64_t guesses = hp->n_draft ? rows : 0;
     a->draft_states = take(&c, hp->n_draft ? (rows + 1) * hp->n_embd : 0, 4);
@@ -150,6 +155,48 @@ static enum sl_status init_ropes(struct sl_forward *f, const struct sl_model *mo
                : sl_fail(err, status, "preparing the RoPE frequencies: %s", sl_status_text(status));
 }
 
+/* Are the numbers in tables of tokens' experts experts? The file's word is not taken for it. */
+static enum sl_status check_router_table(struct sl_forward *f, const struct sl_weights *weights,
+                                         const struct sl_gguf_tensor *t, uint32_t n_expert,
+                                         struct sl_err *err) {
+    enum { AT_ONCE = 1 << 14 };
+    size_t n = (size_t)t->ne[0] * t->ne[1];
+    int32_t *ids = malloc(AT_ONCE * sizeof *ids);
+    enum sl_status status = ids ? SL_OK : SL_ERR_NOMEM;
+    for (size_t at = 0, m; at < n && status == SL_OK; at += m) {
+        m = n - at < AT_ONCE ? n - at : AT_ONCE;
+        struct sl_span span = sl_weights_span(weights, t);
+        status =
+            sl_device_download(f->dev, ids, sl_span_part(span, at * sizeof *ids, m * sizeof *ids));
+        if (status == SL_OK)
+            status = sl_device_sync(f->dev);
+        for (size_t i = 0; i < m && status == SL_OK; i++)
+            if (ids[i] < 0 || (uint32_t)ids[i] >= n_expert) {
+                status = sl_fail(err, SL_ERR_CORRUPT,
+                                 "tensor '%.*s' gives token %llu expert %d: there are %u",
+                                 (int)t->name.len, t->name.ptr,
+                                 (unsigned long long)((at + i) / t->ne[0]), ids[i], n_expert);
+                free(ids);
+                return status;
+            }
+    }
+    free(ids);
+    return status == SL_OK
+               ? SL_OK
+               : sl_fail(err, status, "a table of tokens' experts: %s", sl_status_text(status));
+}
+
+static enum sl_status check_router_tables(struct sl_forward *f, const struct sl_model *model,
+                                          const struct sl_weights *weights, struct sl_err *err) {
+    for (uint32_t l = 0; l < model->hp.n_layer; l++) {
+        const struct sl_layer *layer = &model->layers[l];
+        if (layer->t[SL_L_ROUTER_TABLE])
+            SL_TRY(check_router_table(f, weights, layer->t[SL_L_ROUTER_TABLE],
+                                      layer->spec.experts.n_expert, err));
+    }
+    return SL_OK;
+}
+
 /* Where adjugate experts are never changes. */
 static enum sl_status upload_adjugate(struct sl_forward *f, const struct sl_model *model,
                                       struct sl_err *err) {
@@ -181,6 +228,8 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
     f->timeline = config->timeline;
     f->routes = config->routes;
     enum sl_status status = sl_forward_bind(f, config->model, config->weights, err);
+    if (status == SL_OK)
+        status = check_router_tables(f, config->model, config->weights, err);
     if (status != SL_OK)
         goto fail;
     f->row_failed = calloc(plan->config.batch_tokens, 1);

@@ -12,15 +12,15 @@ static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
     in.out[in.n_w++] = (struct sl_matmul_out){w->up, NULL, w->gate.data ? a->up : a->gate, false};
     SL_FORWARD_TRY("FFN gate, up", sl_op_matmul(f->dev, &in));
     SL_FORWARD_TRY("FFN", sl_forward_glu(f, w->spec, (size_t)r->n * w->up.n_out));
-    float *y = w->ffn_post_norm ? a->h : r->x;
+    bool separate = w->ffn_post_norm || f->hp->n_stream;
+    float *y = separate ? a->h : r->x;
     SL_FORWARD_TRY("FFN down", sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                                         .x = a->gate,
                                                         .n_tok = r->n,
                                                         .n_decode = r->n_decode,
                                                         .n_w = 1,
                                                         .out = {{w->down, NULL, y, y == r->x}}}));
-    enum sl_status status =
-        w->ffn_post_norm ? sl_forward_add_normed(f, r, y, w->ffn_post_norm, where) : SL_OK;
+    enum sl_status status = separate ? sl_streams_write(f, r, y, w->ffn_post_norm, where) : SL_OK;
     return status == SL_OK ? sl_forward_end_layer(f, r, where) : status;
 }
 

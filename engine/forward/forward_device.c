@@ -31,9 +31,9 @@ static uint64_t ids_bytes(const struct sl_hparams *hp, const struct sl_memory_pl
 
 /* What a slice without output sends, in case the next device cannot read this one's memory. */
 static uint64_t sent_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
-    return p->n_logit_rows
-               ? 0
-               : (uint64_t)p->n_micro_batches * p->config.batch_tokens * hp->n_embd * sizeof(float);
+    return p->n_logit_rows ? 0
+                           : (uint64_t)p->n_micro_batches * p->config.batch_tokens *
+                                 sl_row_elems(hp) * sizeof(float);
 }
 
 /* Rows that the CPU lane reads, and those that it computes. */
@@ -52,9 +52,9 @@ static uint64_t released_bytes(const struct sl_memory_plan *p) {
 
 /* Rows that come from another process, a batch for each micro-batch. */
 static uint64_t come_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
-    return p->remote
-               ? (uint64_t)p->n_micro_batches * p->config.batch_tokens * hp->n_embd * sizeof(float)
-               : 0;
+    return p->remote ? (uint64_t)p->n_micro_batches * p->config.batch_tokens * sl_row_elems(hp) *
+                           sizeof(float)
+                     : 0;
 }
 
 uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {

@@ -24,6 +24,27 @@ static struct sl_op_router router_op(const struct sl_forward *f, uint32_t layer,
                                  .expert_scale = w->expert_scale};
 }
 
+/* Whichever of the routers the layer has, as that op says, for r's rows. */
+static enum sl_status choose(struct sl_forward *f, uint32_t layer, const struct sl_rows *r,
+                             const struct sl_op_router *op) {
+    const struct sl_layer_weights *w = &f->layers[layer];
+    if (w->spec->experts.router_kind != SL_ROUTER_KIND_SQRT_SOFTPLUS)
+        return sl_op_router(f->dev, op);
+    return sl_op_softplus_router(
+        f->dev, &(struct sl_op_softplus_router){.logits = op->logits,
+                                                .bias = op->bias,
+                                                .table = w->router_table,
+                                                .tokens = f->on_device.ids,
+                                                .rows = r->of_step ? f->on_device.out_rows : NULL,
+                                                .ids = op->ids,
+                                                .weights = op->weights,
+                                                .n_tok = op->n_tok,
+                                                .n_expert = op->n_expert,
+                                                .k = op->k,
+                                                .normalize = op->normalize,
+                                                .scale = op->scale});
+}
+
 /* Of the same logits, which adjugate experts a row's chosen experts share, and their weights. */
 static enum sl_status choose_adjugate(struct sl_forward *f, const struct sl_rows *r,
                                       const struct sl_place *where) {
@@ -97,10 +118,11 @@ enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r,
     const float *norm = next->router_norm           ? next->router_norm
                         : next->spec->experts.early ? next->experts_norm
                                                     : next->ffn_norm;
-    const float *h = r->x;
+    /* Of streams, as what this layer reads of them: a prediction need not be exact. */
+    const float *x = f->hp->n_stream ? a->stream_x : r->x, *h = x;
     if (!next->spec->experts.router_first) {
         SL_FORWARD_TRY("early router",
-                       sl_forward_row_norm(f, r->x, norm,
+                       sl_forward_row_norm(f, x, norm,
                                            norm == next->ffn_norm ? next->ffn_norm_bias : NULL,
                                            a->next_h, r->n));
         h = a->next_h;
@@ -112,7 +134,7 @@ enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r,
     op.logits = a->next_router;
     op.ids = a->next_ids + (size_t)r->n * sl_forward_predicted_ids(f, where->layer, which);
     op.weights = a->next_weights;
-    SL_FORWARD_TRY("early router", sl_op_router(f->dev, &op));
+    SL_FORWARD_TRY("early router", choose(f, layer, r, &op));
     sl_timeline_since(f->timeline, "early router", start, {"rows", r->n});
     return SL_OK;
 }
@@ -206,8 +228,8 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
     if (status != SL_OK)
         return status;
     /* Right behind its logits, so that a device may do norm, logits and choice in one. */
-    struct sl_op_router choose = router_op(f, where->layer, r->n);
-    SL_FORWARD_TRY("router", sl_op_router(f->dev, &choose));
+    struct sl_op_router op = router_op(f, where->layer, r->n);
+    SL_FORWARD_TRY("router", choose(f, where->layer, r, &op));
     if (w->adjugate && (status = choose_adjugate(f, r, where)) != SL_OK)
         return status;
     if (!early && (w->router_norm || w->experts_norm))
@@ -418,7 +440,7 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
                                                       .n_tok = r->n,
                                                       .n = hp->n_embd,
                                                       .scale = w->spec->experts.sum_scale}));
-    status = separate ? sl_forward_add_normed(f, r, a->h, w->ffn_post_norm, where) : SL_OK;
+    status = separate ? sl_streams_write(f, r, a->h, w->ffn_post_norm, where) : SL_OK;
     return status == SL_OK ? sl_forward_end_layer(f, r, where) : status;
 }
 
@@ -448,15 +470,18 @@ static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
 static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer) {
     (void)hp;
     sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_ROUTER]);
-    sl_ask_op(a,
-              (struct sl_op_need){
-                  .op = SL_OP_router,
-                  .dtype = SL_DTYPE_COUNT,
-                  .groups = layer->spec.experts.n_group > 1,
-                  .sigmoid_topk = layer->spec.experts.router_softmax_topk &&
-                                  layer->spec.experts.router_kind == SL_ROUTER_KIND_SIGMOID,
-                  .share = layer->spec.experts.n_ff_adjugate,
-                  .extra = layer->t[SL_L_EXPERTS_SCALE] ? " with a scale for each expert" : NULL});
+    if (layer->spec.experts.router_kind == SL_ROUTER_KIND_SQRT_SOFTPLUS)
+        sl_ask_plain(a, SL_OP_softplus_router);
+    else
+        sl_ask_op(
+            a, (struct sl_op_need){
+                   .op = SL_OP_router,
+                   .dtype = SL_DTYPE_COUNT,
+                   .groups = layer->spec.experts.n_group > 1,
+                   .sigmoid_topk = layer->spec.experts.router_softmax_topk &&
+                                   layer->spec.experts.router_kind == SL_ROUTER_KIND_SIGMOID,
+                   .share = layer->spec.experts.n_ff_adjugate,
+                   .extra = layer->t[SL_L_EXPERTS_SCALE] ? " with a scale for each expert" : NULL});
     if (layer->spec.experts.router_logit_scale > 0 || layer->t[SL_L_LAYER_SCALE] ||
         layer->spec.experts.weights_in || layer->spec.experts.sum_scale > 0)
         sl_ask_plain(a, SL_OP_scale);
@@ -474,7 +499,7 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                              .activation = activation_of(&layer->spec)});
     bool separate = layer->t[SL_L_FFN_POST_NORM] || layer->t[SL_L_SHARED_POST_NORM] ||
                     layer->t[SL_L_EXPERTS_POST_NORM] || layer->t[SL_L_ADJUGATE_DOWN] ||
-                    layer->spec.experts.sum_scale > 0;
+                    layer->spec.experts.sum_scale > 0 || layer->t[SL_L_STREAMS_FFN];
     sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_EXPERTS_LATENT_DOWN]);
     sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_EXPERTS_LATENT_UP]);
     bool own_rows = separate || layer->spec.experts.n_latent;
@@ -560,6 +585,8 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->router = sl_bind_matrix(b, in->t[SL_L_ROUTER]);
     out->router_bias = sl_bind_vector(b, in->t[SL_L_ROUTER_BIAS]);
     out->router_logit_bias = sl_bind_vector(b, in->t[SL_L_ROUTER_LOGIT_BIAS]);
+    if (in->t[SL_L_ROUTER_TABLE] && b->status == SL_OK)
+        out->router_table = sl_bind_address(b, in->t[SL_L_ROUTER_TABLE]);
     out->gate_bias = sl_bind_vector(b, in->t[SL_L_EXPERTS_GATE_BIAS]);
     out->up_bias = sl_bind_vector(b, in->t[SL_L_EXPERTS_UP_BIAS]);
     out->down_bias = sl_bind_vector(b, in->t[SL_L_EXPERTS_DOWN_BIAS]);

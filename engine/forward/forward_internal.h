@@ -23,7 +23,16 @@ struct sl_layer_weights {
     const float *dt_norm, *b_norm, *c_norm;
     /* Kimi Delta Attention: decays by way of a low rank, as the output's gate (z_low, z) */
     struct sl_weight decay_low, decay_up, z_low;
-    const float *conv_k, *conv_v;         /* conv: of q */
+    const float *conv_k, *conv_v;          /* conv: of q */
+    struct sl_weight out_group;            /* compressed attention; and of blocks: */
+    struct sl_weight block_kv, block_gate; /* (index_k and index_gate: of their keys) */
+    const float *block_place, *block_norm, *index_place;
+    struct sl_weight index_gate;
+    struct sl_streams {
+        struct sl_weight fn;
+        const float *base, *scale;
+    } streams[2]; /* hyper-connections: of the mixer, of the feed-forward part */
+    const int32_t *router_table;
     struct sl_weight q_a, kv_a, k_b, v_b; /* latent attention */
     const float *q_a_norm, *kv_a_norm;
     struct sl_weight index_q, index_k, index_w; /* its indexer */
@@ -58,11 +67,14 @@ struct sl_layer_weights {
 
 /* Device buffers, f32 unless said otherwise. B = batch rows, L = logit rows. */
 struct sl_activations {
-    float *x;        /* [B, n_embd] residual stream */
-    float *sent;     /* [micro-batches, B, n_embd] what a slice without output gave, step by step */
-    float *received; /* [micro-batches, SL_FORWARD_MAX_SENT, n_embd] what the slice before sends */
+    float *x;         /* [B, row] residual stream, sl_row_elems() a row */
+    float *sent;      /* [micro-batches, B, row] what a slice without output gave, step by step */
+    float *received;  /* [micro-batches, SL_FORWARD_MAX_SENT, row] what the slice before sends */
     uint32_t *raised; /* [micro-batches] the last sequence number received: sl_op_receive */
     float *h;         /* [B, n_embd] normed input of a block */
+    /* Of hyper-connections; nothing where there are none: rows normed as a whole; the weights of
+     * their streams, of rows that go on to the logits too; what a part reads of a row. */
+    float *streams_h, *stream_w, *out_stream_w, *stream_x;
     uint8_t *table_rows[SL_TABLES]; /* [B, row's bytes] of streamed tables, the step's */
     uint32_t *table_ids;            /* [B] which of them: 0, 1, ... */
     float *layer_embd;              /* [B, n_layer, n_embd_layer] */
@@ -85,7 +97,7 @@ struct sl_activations {
     float *next_router;  /* [A, n_expert] */
     float *next_weights; /* [A, k] */
     float *pair_y;       /* [B * k, n_embd] */
-    float *out_x;        /* [L, n_embd] the rows that go on to the logits */
+    float *out_x;        /* [L, row] the rows that go on to the logits */
     float *out_mixed;    /* [L, as mixed] */
     /* Of layers that guess ahead; nothing where there are none. */
     float *draft_states;  /* [B + 1, n_embd] normed states of rows; the last is 0 */
@@ -138,6 +150,7 @@ struct sl_forward {
     struct sl_weight layer_embd, layer_proj; /* where layers have embeddings */
     const float *layer_proj_norm;
     const float *output_norm, *output_norm_bias, *output_bias;
+    struct sl_streams output_streams;
     struct sl_table_store *table_store; /* NULL: none is streamed */
     /* Where their rows arrive, [B, row's bytes]: a.table_rows where the host reaches that. */
     uint8_t *arriving[SL_TABLES];
@@ -222,7 +235,7 @@ static inline enum sl_status sl_forward_copy_back(struct sl_forward *f, void *ho
 
 /* Of one micro-batch of what comes from the slice before. */
 static inline uint32_t sl_forward_received_elems(const struct sl_hparams *hp) {
-    return SL_FORWARD_MAX_SENT * hp->n_embd;
+    return SL_FORWARD_MAX_SENT * sl_row_elems(hp);
 }
 
 /* Where the experts of a layer find their rows. */
@@ -287,7 +300,7 @@ enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float
 /* The same of whole rows of n_embd, which may be layer norms; bias NULL: none. */
 enum sl_status sl_forward_row_norm(struct sl_forward *f, const float *x, const float *w,
                                    const float *bias, float *y, uint32_t n_rows) SL_MUST_CHECK;
-/* Adds y [r->n, n_embd], normed by w in place (w NULL: as it is), to r->x. */
+/* Adds y [r->n, n_embd], normed by w in place (w NULL: as it is), to r->x, which has one stream. */
 enum sl_status sl_forward_add_normed(struct sl_forward *f, const struct sl_rows *r, float *y,
                                      const float *w, const struct sl_place *where) SL_MUST_CHECK;
 /* The end of a layer, when the feed-forward part has been added. */
@@ -296,19 +309,35 @@ enum sl_status sl_forward_end_layer(struct sl_forward *f, const struct sl_rows *
 /* Does the feed-forward part go to h and through a norm before it is added? */
 static inline bool sl_forward_is_separate(const struct sl_layer_weights *w) {
     return w->ffn_post_norm || w->shared_post_norm || w->experts_post_norm || w->adjugate ||
-           w->spec->experts.sum_scale > 0;
+           w->spec->experts.sum_scale > 0 || w->streams[1].fn.data;
 }
 /* act(gate) * up of n elements, into gate, as dense and shared parts of the layer do it; of those
  * without a gate up's product is in gate. */
 enum sl_status sl_forward_glu(struct sl_forward *f, const struct sl_layer_spec *spec,
                               size_t n) SL_MUST_CHECK;
 static inline enum sl_op sl_glu_op(const struct sl_layer_spec *spec) {
-    return spec->relu_squared ? SL_OP_relu_squared
-           : spec->clamped    ? SL_OP_clamped_glu
-           : spec->gelu       ? SL_OP_gelu_mul
-           : spec->limit > 0  ? SL_OP_limited_glu
-                              : SL_OP_silu_mul;
+    return spec->relu_squared             ? SL_OP_relu_squared
+           : spec->clamped                ? SL_OP_clamped_glu
+           : spec->gelu                   ? SL_OP_gelu_mul
+           : spec->cut && spec->limit > 0 ? SL_OP_cut_glu
+           : spec->limit > 0              ? SL_OP_limited_glu
+                                          : SL_OP_silu_mul;
 }
+/* forward_streams.c: hyper-connections. What a part of a layer reads of the rows' streams, to
+ * *out_x [r->n, n_embd], and the weights by which sl_streams_write() does the rest; where there are
+ * no streams r's rows themselves. */
+enum sl_status sl_streams_read(struct sl_forward *f, const struct sl_rows *r,
+                               const struct sl_streams *s, const float **out_x,
+                               const struct sl_place *where) SL_MUST_CHECK;
+/* What the output reads of n rows: x, where there are no streams. */
+enum sl_status sl_streams_read_last(struct sl_forward *f, const float *x, uint32_t n,
+                                    uint32_t n_decode, const float **out_x,
+                                    const struct sl_place *where) SL_MUST_CHECK;
+/* Where the rows have streams: mixes them with one another and with y [r->n, n_embd], which a part
+ * gave, normed by w in place (w NULL: as it is); else sl_forward_add_normed(). */
+enum sl_status sl_streams_write(struct sl_forward *f, const struct sl_rows *r, float *y,
+                                const float *w, const struct sl_place *where) SL_MUST_CHECK;
+void sl_streams_bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out);
 /* Input rows from ids, where the slice has the first layer; what all layers need of positions. */
 enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
 /* Of the latter, the tables of how positions rotate. */

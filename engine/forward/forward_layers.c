@@ -22,7 +22,7 @@ static void show_rows(const struct sl_forward *f, uint32_t layer) {
                                          .slot = part->tail ? f->step.tail_slot : f->step.slot,
                                          .pages = part->tail ? &f->tails : &f->pages,
                                          .x = f->a.x,
-                                         .n_embd = f->hp->n_embd,
+                                         .n_embd = sl_row_elems(f->hp),
                                          .part = {part_of(f, &part[0]), part_of(f, &part[1])}});
 }
 
@@ -36,8 +36,10 @@ enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
         return status;
     if (w->spec->parallel || w->spec->ffn == SL_FFN_NONE)
         return SL_OK; /* it is in h; nobody reads it */
+    const float *x;
+    SL_TRY(sl_streams_read(f, r, &w->streams[1], &x, where));
     SL_FORWARD_TRY("FFN norm",
-                   sl_forward_row_norm(f, r->x, w->ffn_norm, w->ffn_norm_bias, f->a.h, r->n));
+                   sl_forward_row_norm(f, x, w->ffn_norm, w->ffn_norm_bias, f->a.h, r->n));
     return SL_OK;
 }
 
@@ -96,9 +98,16 @@ enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *whe
             "embedding",
             sl_op_embed(f->dev, &(struct sl_op_embed){.w = f->embd,
                                                       .ids = sl_forward_rows_of(f, SL_TABLE_TOKENS),
-                                                      .y = a->x,
+                                                      .y = hp->n_stream ? a->stream_x : a->x,
                                                       .n_tok = s->n_rows,
                                                       .scale = hp->embd_scale}));
+    if (f->embd.data && hp->n_stream)
+        SL_FORWARD_TRY("streams", sl_op_stream_spread(f->dev, &(struct sl_op_stream_spread){
+                                                                  .x = a->stream_x,
+                                                                  .y = a->x,
+                                                                  .n_tok = s->n_rows,
+                                                                  .n_stream = hp->n_stream,
+                                                                  .n = hp->n_embd}));
     enum sl_status status = hp->n_embd_layer ? embed_layers(f, where) : SL_OK;
     if (status == SL_OK)
         status = sl_forward_rope_tables(f, where);

@@ -101,6 +101,9 @@ enum sl_status sl_forward_glu(struct sl_forward *f, const struct sl_layer_spec *
         return sl_op_relu_squared(f->dev, &(struct sl_op_relu_squared){a->gate, n});
     if (op == SL_OP_clamped_glu)
         return sl_op_clamped_glu(f->dev, &(struct sl_op_clamped_glu){a->gate, a->up, a->gate, n});
+    if (op == SL_OP_cut_glu)
+        return sl_op_cut_glu(f->dev,
+                             &(struct sl_op_cut_glu){a->gate, a->up, a->gate, n, spec->limit});
     if (op == SL_OP_limited_glu)
         return sl_op_limited_glu(
             f->dev, &(struct sl_op_limited_glu){a->gate, a->up, a->gate, n, spec->limit});
@@ -119,7 +122,10 @@ enum sl_status sl_forward_cut(struct sl_forward *f, struct sl_rows *r, const flo
                               uint32_t n, const struct sl_place *where) {
     struct sl_activations *a = &f->a;
     const struct sl_step *s = &f->step;
-    SL_FORWARD_TRY("gather", gather(f, a->x, a->out_x, f->hp->n_embd));
+    SL_FORWARD_TRY("gather", gather(f, a->x, a->out_x, sl_row_elems(f->hp)));
+    if (f->hp->n_stream)
+        SL_FORWARD_TRY("gather",
+                       gather(f, a->stream_w, a->out_stream_w, SL_STREAM_WEIGHTS(f->hp->n_stream)));
     if (mixed) {
         SL_FORWARD_TRY("gather", gather(f, *mixed, a->out_mixed, n));
         *mixed = a->out_mixed;

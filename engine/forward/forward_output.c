@@ -26,6 +26,7 @@ enum sl_status sl_forward_head(struct sl_forward *f, const struct sl_head *head,
     assert(n <= f->plan->n_logit_rows);
     uint64_t start = sl_timeline_now(f->timeline);
     sl_device_section(f->dev, "output", true);
+    SL_TRY(sl_streams_read_last(f, x, n, n_decode, &x, where));
     SL_FORWARD_TRY("output norm", sl_forward_row_norm(f, x, head->norm, head->norm_bias, a->h, n));
     SL_FORWARD_TRY("output",
                    sl_op_matmul(f->dev, &(struct sl_op_matmul){
@@ -61,7 +62,7 @@ enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t 
     struct sl_place where = {err, UINT32_MAX, f->hp->first_layer, NULL};
     float *logits;
     enum sl_status status =
-        sl_forward_output(f, f->a.x + (size_t)first * f->hp->n_embd, n, 0, &logits, &where);
+        sl_forward_output(f, f->a.x + (size_t)first * sl_row_elems(f->hp), n, 0, &logits, &where);
     if (status != SL_OK)
         return status;
     struct sl_logits read = {0};
@@ -74,7 +75,8 @@ enum sl_status sl_forward_hidden(struct sl_forward *f, uint32_t first, uint32_t 
                                  const float **out_rows, struct sl_err *err) {
     assert(f->step.keep_all && first + n <= f->step.n_rows && n <= f->plan->n_logit_rows);
     struct sl_place place = {err, UINT32_MAX, f->hp->first_layer, NULL}, *where = &place;
-    const float *x = f->a.x + (size_t)first * f->hp->n_embd;
+    const float *x = f->a.x + (size_t)first * sl_row_elems(f->hp);
+    SL_TRY(sl_streams_read_last(f, x, n, 0, &x, where));
     SL_FORWARD_TRY("output norm",
                    sl_forward_row_norm(f, x, f->output_norm, f->output_norm_bias, f->a.h, n));
     SL_FORWARD_TRY("reading back hidden states", sl_forward_read_hidden(f, f->a.h, n, out_rows));

@@ -5,11 +5,11 @@
 #include <string.h>
 
 static size_t rows_bytes(const struct sl_forward *f, uint32_t n_rows) {
-    return (size_t)n_rows * f->hp->n_embd * sizeof(float);
+    return (size_t)n_rows * sl_row_elems(f->hp) * sizeof(float);
 }
 
 static size_t micro_batch_elems(const struct sl_forward *f) {
-    return (size_t)f->plan->config.batch_tokens * f->hp->n_embd;
+    return (size_t)f->plan->config.batch_tokens * sl_row_elems(f->hp);
 }
 
 struct sl_span sl_forward_x(const struct sl_forward *f, uint32_t n_rows) {
@@ -112,7 +112,7 @@ enum sl_status sl_forward_receive(struct sl_forward *f, const struct sl_place *w
                                                       .released = f->released,
                                                       .channel = seqno + SL_STEP_CHANNEL,
                                                       .seqno = seqno + SL_STEP_RECEIVES,
-                                                      .n = f->step.n_rows * f->hp->n_embd,
+                                                      .n = f->step.n_rows * sl_row_elems(f->hp),
                                                       .stride = sl_forward_received_elems(f->hp),
                                                       .alone = !f->fetch}));
     return SL_OK;
@@ -128,7 +128,7 @@ enum sl_status sl_forward_send(struct sl_forward *f, const struct sl_place *wher
                                                 .raised = to->raised,
                                                 .channel = seqno + SL_STEP_CHANNEL,
                                                 .seqno = seqno + SL_STEP_SENDS,
-                                                .n = f->step.n_rows * f->hp->n_embd,
+                                                .n = f->step.n_rows * sl_row_elems(f->hp),
                                                 .stride = sl_forward_received_elems(f->hp)}));
     return SL_OK;
 }

@@ -9,6 +9,7 @@ const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec) {
         [SL_MIXER_MAMBA] = &sl_mixer_mamba,
         [SL_MIXER_MAMBA1] = &sl_mixer_mamba1,
         [SL_MIXER_KDA] = &sl_mixer_kda,
+        [SL_MIXER_COMPRESSED] = &sl_mixer_compressed,
         [SL_MIXER_NONE] = &sl_mixer_none};
     return mixers[spec->mixer];
 }
@@ -23,6 +24,10 @@ const struct sl_ffn *sl_ffn_of(const struct sl_layer_spec *spec) {
 struct sl_layer_needs sl_layer_needs(const struct sl_model *model) {
     struct sl_layer_needs needs = {.n_in = model->hp.n_embd, .ff = model->hp.n_embd_layer};
     sl_raise(&needs.n_in, model->hp.n_embd_layer);
+    if (model->hp.n_stream) {
+        needs.streams = SL_STREAM_WEIGHTS(model->hp.n_stream);
+        sl_raise(&needs.n_in, sl_row_elems(&model->hp));
+    }
     if (model->hp.n_draft)
         sl_raise(&needs.n_in, 2 * model->hp.n_embd);
     for (uint32_t i = 0; i < model->hp.n_layer; i++) {

@@ -23,7 +23,8 @@ struct sl_layer_needs {
     uint32_t heads, head_dim;
     uint32_t head_n;   /* of sl_op_head_matmul */
     uint32_t adjugate; /* experts of a layer */
-    uint32_t chosen;   /* positions that a row attends to, where these are chosen */
+    uint32_t chosen;   /* positions, or blocks, that a row attends to, where these are chosen */
+    uint32_t streams;  /* weights of a row's streams; 0: it has one */
 };
 
 static inline void sl_raise(uint32_t *need, uint32_t to) {
@@ -61,7 +62,7 @@ struct sl_ffn {
 };
 
 extern const struct sl_mixer sl_mixer_attention, sl_mixer_delta, sl_mixer_latent, sl_mixer_conv,
-    sl_mixer_mamba, sl_mixer_mamba1, sl_mixer_none, sl_mixer_kda;
+    sl_mixer_mamba, sl_mixer_mamba1, sl_mixer_none, sl_mixer_kda, sl_mixer_compressed;
 extern const struct sl_ffn sl_ffn_dense, sl_ffn_experts, sl_ffn_none;
 
 const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec);

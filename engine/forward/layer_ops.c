@@ -22,6 +22,19 @@ static void ask_embeddings(struct sl_op_asker *a, const struct sl_model *model) 
     }
 }
 
+/* Of hyper-connections. */
+static void ask_streams(struct sl_op_asker *a, const struct sl_model *model) {
+    static const enum sl_op plain[] = {SL_OP_rms_norm, SL_OP_stream_spread, SL_OP_stream_weights,
+                                       SL_OP_stream_read, SL_OP_stream_write};
+    for (uint32_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+        sl_ask_plain(a, plain[i]);
+    sl_ask_weight(a, SL_OP_matmul, model->global[SL_G_STREAMS]);
+    for (uint32_t i = 0; i < model->hp.n_layer; i++) {
+        sl_ask_weight(a, SL_OP_matmul, model->layers[i].t[SL_L_STREAMS_MIX]);
+        sl_ask_weight(a, SL_OP_matmul, model->layers[i].t[SL_L_STREAMS_FFN]);
+    }
+}
+
 /* Of a layer that guesses ahead, beside its kinds. */
 static void ask_draft(struct sl_op_asker *a, const struct sl_layer *layer) {
     sl_ask_plain(a, SL_OP_rms_norm);
@@ -37,6 +50,8 @@ static enum sl_status check_ends(struct sl_op_asker *a, const struct sl_model *m
         sl_ask_weight(a, SL_OP_embed, model->global[SL_G_TOKEN_EMBD]);
     if (model->hp.n_embd_layer)
         ask_embeddings(a, model);
+    if (model->hp.n_stream)
+        ask_streams(a, model);
     if (model->global[SL_G_OUTPUT]) {
         sl_ask_plain(a, SL_OP_rms_norm);
         sl_ask_weight(a, SL_OP_matmul, model->global[SL_G_OUTPUT]);

@@ -31,7 +31,8 @@ void sl_rope_inv_freq(const struct sl_rope_spec *r, const float *divisors, float
             double y = ((double)i - low) / fmax(0.001, high - low);
             keep = (1.0 - fmin(1.0, fmax(0.0, y))) * (double)r->yarn_ext;
         }
-        out_inv_freq[i] = (float)(f * squeeze * (1.0 - keep) + f * keep);
+        float freq = (float)(f * squeeze * (1.0 - keep) + f * keep);
+        out_inv_freq[i] = r->back ? -freq : freq;
     }
     double m = (double)r->yarn_attn;
     if (yarn && r->yarn_ext != 0 && r->yarn_factor > 1)

@@ -48,8 +48,8 @@ struct sl_seq_rows {
     const uint32_t *slot;              /* [n_rows] page * SL_KV_PAGE_TOKENS + index */
     const struct sl_page_table *pages; /* the sessions' */
     const float *x;                    /* [n_rows, n_embd] what goes into the layer */
-    uint32_t n_embd;
-    char *part[SL_SEQ_PARTS]; /* [pages, part_bytes] */
+    uint32_t n_embd;                   /* of all streams, where there are several */
+    char *part[SL_SEQ_PARTS];          /* [pages, part_bytes] */
 };
 /* Gives every layer one more store, and is shown the rows of each step once for each layer, before
  * the layer's own mixer: for tests. Devices whose memory the host cannot follow are refused. */

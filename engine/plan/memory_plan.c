@@ -254,7 +254,8 @@ static uint64_t n_stacks(const struct sl_memory_plan *p) {
 
 static struct sl_message_limits message_limits(const struct sl_hparams *whole,
                                                const struct sl_memory_plan *p) {
-    const struct sl_stage_hello all = {.n_embd = whole->n_embd,
+    const struct sl_stage_hello all = {.n_row = sl_row_elems(whole),
+                                       .n_embd = whole->n_embd,
                                        .n_vocab = whole->n_vocab,
                                        .n_routed = whole->n_layer,
                                        .n_expert = whole->n_expert,
@@ -277,7 +278,7 @@ static uint64_t asking_bytes(const struct sl_hparams *whole, const struct sl_mem
 /* The end that does the work. */
 static uint64_t answering_bytes(const struct sl_hparams *whole, const struct sl_memory_plan *p) {
     const struct sl_message_limits limits = message_limits(whole, p);
-    uint64_t rows = (uint64_t)limits.n_micro_batches * limits.max_rows * limits.n_embd * 4;
+    uint64_t rows = (uint64_t)limits.n_micro_batches * limits.max_rows * limits.n_row * 4;
     /* Where a device reads them they are pinned, and counted with that. */
     return sl_stage_server_bytes(&limits) + link_bytes(&limits) - (p->reads_back ? rows : 0);
 }

@@ -74,7 +74,7 @@ struct sl_ask_join {
 struct sl_ask_link {
     bool alone; /* its device has no other stage */
 };
-/* With: tables, failed, pages, tails; rows [n_rows, n_embd] with SL_SENT_ROWS. With SL_SENT_LATER
+/* With: tables, failed, pages, tails; rows [n_rows, n_row] with SL_SENT_ROWS. With SL_SENT_LATER
  * failed is not read. */
 struct sl_ask_step {
     uint32_t micro_batch;
@@ -122,17 +122,17 @@ struct sl_stage_ask {
 struct sl_stage_hello {
     struct sl_stage_name name;
     char device[SL_DEVICE_ID_BYTES];
-    bool rows_alike;               /* its device: caps.rows_alike */
-    bool loses_none;               /* no row can fail there: all its experts are resident */
-    bool begins_ahead;             /* it takes steps with SL_SENT_LATER */
-    struct sl_hash128 arithmetic;  /* its device's, where it runs (engine/forward/arithmetic.h) */
-    uint32_t first_layer, n_layer; /* of the model: those that it computes */
-    uint32_t n_embd, n_vocab;      /* widths of the rows and logits it sends */
-    uint32_t n_logit_rows;         /* the most rows of logits; 0: it has none */
-    uint32_t n_routed, n_expert;   /* layers with routed experts, experts of each */
-    uint64_t page_bytes;           /* a page of its layers */
-    uint64_t tail_bytes;           /* a tail page; 0: no layer has one */
-    uint64_t heat_bytes;           /* of SL_STAGE_HEAT; 0: it keeps none */
+    bool rows_alike;                 /* its device: caps.rows_alike */
+    bool loses_none;                 /* no row can fail there: all its experts are resident */
+    bool begins_ahead;               /* it takes steps with SL_SENT_LATER */
+    struct sl_hash128 arithmetic;    /* its device's, where it runs (engine/forward/arithmetic.h) */
+    uint32_t first_layer, n_layer;   /* of the model: those that it computes */
+    uint32_t n_row, n_embd, n_vocab; /* widths of the rows, hidden states and logits it sends */
+    uint32_t n_logit_rows;           /* the most rows of logits; 0: it has none */
+    uint32_t n_routed, n_expert;     /* layers with routed experts, experts of each */
+    uint64_t page_bytes;             /* a page of its layers */
+    uint64_t tail_bytes;             /* a tail page; 0: no layer has one */
+    uint64_t heat_bytes;             /* of SL_STAGE_HEAT; 0: it keeps none */
 };
 struct sl_answer_join {
     bool reads; /* it can take rows from the other's memory, without the host's */
@@ -140,7 +140,7 @@ struct sl_answer_join {
 struct sl_answer_link {
     bool by_ops; /* steps of few generated rows come by the devices' ops */
 };
-/* With: failed; what the rows have come to: rows [n_rows, n_embd] (SL_SENT_ROWS), or logits. */
+/* With: failed; what the rows have come to: rows [n_rows, n_row] (SL_SENT_ROWS), or logits. */
 struct sl_answer_step {
     /* Set when the step goes on, which may be before it has ended here. */
     uint32_t n_failed; /* rows, with those of the request */
@@ -253,12 +253,12 @@ struct sl_stage_ops {
     /* Calls with SL_SENT_LATER may be sent, and send returns before they are answered. NULL: false
      * for callers that bring the rows after send has returned. Any thread. */
     bool (*begins_ahead)(const struct sl_stage *s);
-    /* Brings the rows [n_rows, n_embd] of a call with SL_SENT_LATER, once, before the call has been
+    /* Brings the rows [n_rows, n_row] of a call with SL_SENT_LATER, once, before the call has been
      * answered; they are copied before this returns. rows NULL: they will not come, and the step
      * fails. Any thread. NULL: the stage takes no such calls. */
     void (*rows)(struct sl_stage *s, struct sl_stage_call *c, const float *rows);
     /* Where the stage reads the rows of that micro-batch's next step without another copy:
-     * [max_rows, n_embd], the stage's, valid until it is closed. NULL, or the entry NULL: nowhere.
+     * [max_rows, n_row], the stage's, valid until it is closed. NULL, or the entry NULL: nowhere.
      */
     float *(*place)(struct sl_stage *s, uint32_t micro_batch);
 };

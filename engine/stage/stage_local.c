@@ -206,6 +206,7 @@ static void say_hello(struct sl_stage_local *s, struct sl_stage_hello *out) {
         .arithmetic = sl_arithmetic_hash(s->dev),
         .first_layer = hp->first_layer,
         .n_layer = hp->n_layer,
+        .n_row = sl_row_elems(hp),
         .n_embd = hp->n_embd,
         .n_vocab = hp->n_vocab,
         .n_logit_rows = s->plan->n_logit_rows,

@@ -95,7 +95,7 @@ void sl_stage_local_rows(struct sl_stage *stage, struct sl_stage_call *c, const 
     const struct sl_ask_step *a = &c->ask.step;
     float *to = sl_forward_come_host(s->forward, a->micro_batch);
     if (rows && rows != to)
-        memcpy(to, rows, (size_t)a->n_rows * s->model->hp.n_embd * sizeof *rows);
+        memcpy(to, rows, (size_t)a->n_rows * sl_row_elems(&s->model->hp) * sizeof *rows);
     atomic_store(&c->came_ns, sl_now_ns());
     settle(s, c, rows ? SL_LATER_CAME : SL_LATER_NEVER);
 }

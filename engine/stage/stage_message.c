@@ -29,6 +29,7 @@ struct sl_message_limits sl_message_limits(const struct sl_memory_plan *p,
         .seq_pages = p->session_pages,
         .n_pages = p->n_pages,
         .n_tails = p->n_tails,
+        .n_row = h->n_row,
         .n_embd = h->n_embd,
         .n_vocab = h->n_vocab,
         .n_routed = h->n_routed,
@@ -54,7 +55,7 @@ static size_t n_blocks(const struct sl_message_limits *l, uint32_t n) {
 }
 
 size_t sl_message_max_bytes(const struct sl_message_limits *l) {
-    size_t rows = (size_t)l->max_rows * (1 + l->n_embd * sizeof(float));
+    size_t rows = (size_t)l->max_rows * (1 + l->n_row * sizeof(float));
     size_t step = 4 * (size_t)sl_step_elems(l->max_rows, l->max_out) + rows +
                   2 * (size_t)l->n_seq * (8 + 4 * (size_t)l->seq_pages);
     size_t logits = (size_t)l->max_out * l->n_vocab * 4 + 12 * n_blocks(l, l->max_out);
@@ -68,7 +69,7 @@ enum sl_status sl_message_arrays_init(struct sl_message_arrays *a,
     memset(a, 0, sizeof *a);
     a->tables = calloc(sl_step_elems(l->max_rows, l->max_out), sizeof *a->tables);
     a->failed = calloc(l->max_rows, 1);
-    a->rows = calloc((size_t)l->max_rows * l->n_embd, sizeof *a->rows);
+    a->rows = calloc((size_t)l->max_rows * l->n_row, sizeof *a->rows);
     a->logits = calloc((size_t)l->max_out * l->n_vocab, sizeof *a->logits);
     a->max = calloc(blocks, sizeof *a->max);
     a->sum = calloc(blocks, sizeof *a->sum);
@@ -87,7 +88,7 @@ enum sl_status sl_message_arrays_init(struct sl_message_arrays *a,
 uint64_t sl_message_arrays_bytes(const struct sl_message_limits *l) {
     uint64_t blocks = n_blocks(l, l->max_out) + 1;
     return 4 * (uint64_t)sl_step_elems(l->max_rows, l->max_out) + l->max_rows +
-           4 * (uint64_t)l->max_rows * l->n_embd + 4 * (uint64_t)l->max_out * l->n_vocab +
+           4 * (uint64_t)l->max_rows * l->n_row + 4 * (uint64_t)l->max_out * l->n_vocab +
            12 * blocks + most_bytes(l) + 1 +
            sl_page_table_bytes(l->n_seq, l->seq_pages) * (l->n_tails ? 2 : 1);
 }
@@ -221,7 +222,7 @@ enum sl_status sl_message_put_rows(const struct sl_stage_call *c, uint64_t numbe
     put_head(w, SL_MESSAGE_ROWS, number, SL_STAGE_STEP);
     put_u8(w, rows != NULL);
     if (rows)
-        put_words(w, rows, (size_t)c->ask.step.n_rows * l->n_embd);
+        put_words(w, rows, (size_t)c->ask.step.n_rows * l->n_row);
     return end_message(w, out, out_n, err);
 }
 
@@ -277,7 +278,7 @@ static enum sl_status put_step(struct writer *w, const struct sl_stage_call *c,
     put_pages(w, c->with.pages);
     put_pages(w, c->with.tails);
     if (a->sent == SL_SENT_ROWS)
-        put_words(w, c->with.rows, (size_t)n * l->n_embd);
+        put_words(w, c->with.rows, (size_t)n * l->n_row);
     return SL_OK;
 }
 
@@ -403,7 +404,7 @@ static enum sl_status put_step_answer(struct writer *w, const struct sl_stage_ca
     put_bytes(w, c->with.failed, c->ask.step.n_rows);
     put_logits(w, a, &c->with.out_logits, l);
     if (a->sent == SL_SENT_ROWS)
-        put_words(w, c->with.out_rows, (size_t)c->ask.step.n_rows * l->n_embd);
+        put_words(w, c->with.out_rows, (size_t)c->ask.step.n_rows * l->n_row);
     return SL_OK;
 }
 
@@ -418,6 +419,7 @@ static void put_hello(struct writer *w, const struct sl_stage_hello *h) {
     put_u64(w, h->arithmetic.hi);
     put_u32(w, h->first_layer);
     put_u32(w, h->n_layer);
+    put_u32(w, h->n_row);
     put_u32(w, h->n_embd);
     put_u32(w, h->n_vocab);
     put_u32(w, h->n_logit_rows);

@@ -2,7 +2,7 @@
  * of this process.
  *
  * All numbers are little-endian and of fixed width. A message is
- *   0  2  version, 2       2  2  kind: 0 request, 1 answer, 2 cancel, 3 rows
+ *   0  2  version, 3       2  2  kind: 0 request, 1 answer, 2 cancel, 3 rows
  *   4  4  length of all    8  8  number of the call, the sender's
  *  16  2  what is asked (enum sl_stage_request), 0 of a cancel
  *  18  ..  fields, then arrays, in the order in which the encoder writes them
@@ -18,7 +18,7 @@
 #include "engine/stage/stage.h"
 #include "engine/types/plan.h"
 
-#define SL_MESSAGE_VERSION    2u
+#define SL_MESSAGE_VERSION    3u
 #define SL_MESSAGE_HEAD_BYTES 18u
 
 enum sl_message_kind {
@@ -34,7 +34,7 @@ struct sl_message_limits {
     uint32_t n_micro_batches, max_rows, max_out;
     uint32_t n_seq, seq_pages; /* of each page table */
     uint32_t n_pages, n_tails; /* of the two pools; n_tails 0: no layer has tail pages */
-    uint32_t n_embd, n_vocab, n_routed, n_expert;
+    uint32_t n_row, n_embd, n_vocab, n_routed, n_expert;
     uint64_t page_bytes, tail_bytes, heat_bytes;
 };
 struct sl_message_limits sl_message_limits(const struct sl_memory_plan *plan,
@@ -53,7 +53,7 @@ struct sl_message_arrays {
     uint8_t *failed;            /* [max_rows] */
     struct sl_page_table pages; /* changes */
     struct sl_page_table tails; /* likewise; empty where there are none */
-    float *rows;                /* [max_rows, n_embd] */
+    float *rows;                /* [max_rows, n_row] */
     bool borrows_rows;          /* they are somebody else's */
     float *logits, *max, *sum;  /* [max_out, n_vocab], [max_out, blocks of n_vocab] */
     uint32_t *at;               /* as max */
@@ -61,7 +61,7 @@ struct sl_message_arrays {
 };
 enum sl_status sl_message_arrays_init(struct sl_message_arrays *a,
                                       const struct sl_message_limits *limits) SL_MUST_CHECK;
-/* Has rows come out at another place, [max_rows, n_embd], which is borrowed. */
+/* Has rows come out at another place, [max_rows, n_row], which is borrowed. */
 void sl_message_arrays_borrow(struct sl_message_arrays *a, float *rows);
 void sl_message_arrays_release(struct sl_message_arrays *a);
 /* What init allocates. */
@@ -90,8 +90,8 @@ enum sl_status sl_message_put_rows(const struct sl_stage_call *c, uint64_t numbe
                                    uint8_t *out, size_t room, size_t *out_n,
                                    struct sl_err *err) SL_MUST_CHECK;
 /* Of such a message without rows, and with those of a step of so many. */
-#define SL_MESSAGE_ROWS_BYTES(n_rows, n_embd)                                                      \
-    (SL_MESSAGE_HEAD_BYTES + 1 + (size_t)(n_rows) * (n_embd) * sizeof(float))
+#define SL_MESSAGE_ROWS_BYTES(n_rows, n_row)                                                       \
+    (SL_MESSAGE_HEAD_BYTES + 1 + (size_t)(n_rows) * (n_row) * sizeof(float))
 size_t sl_message_put_cancel(uint64_t number, uint8_t out[SL_MESSAGE_HEAD_BYTES]);
 
 /* Of a request that is a step, or about one's logits: which micro-batch's. */
@@ -104,7 +104,7 @@ enum sl_status sl_message_get_ask(const uint8_t *bytes, size_t n,
                                   const struct sl_message_limits *limits,
                                   struct sl_message_arrays *into, struct sl_stage_call *out_call,
                                   struct sl_err *err) SL_MUST_CHECK;
-/* The rows of the step c: to `into`, [n_rows, n_embd]. out_come: whether they do. */
+/* The rows of the step c: to `into`, [n_rows, n_row]. out_come: whether they do. */
 enum sl_status sl_message_get_rows(const uint8_t *bytes, size_t n,
                                    const struct sl_message_limits *limits,
                                    const struct sl_stage_call *c, float *into, bool *out_come,

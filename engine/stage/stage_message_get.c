@@ -210,7 +210,7 @@ static enum sl_status get_step(struct reader *r, const struct sl_message_limits 
     SL_TRY(get_pages(r, &into->pages, l->n_pages, err));
     SL_TRY(get_pages(r, &into->tails, l->n_tails, err));
     if (a->sent == SL_SENT_ROWS)
-        get_words(r, into->rows, (size_t)s.n_rows * l->n_embd);
+        get_words(r, into->rows, (size_t)s.n_rows * l->n_row);
     bool sound = true;
     if (!r->bad &&
         (count_failed(into->failed, s.n_rows, &sound) != a->n_failed || !sound || !is_sound(&s, l)))
@@ -336,7 +336,7 @@ enum sl_status sl_message_get_rows(const uint8_t *bytes, size_t n,
     SL_TRY(sl_message_head(bytes, n, &h, err));
     struct reader r = {bytes + SL_MESSAGE_HEAD_BYTES, bytes + n, false};
     *out_come = get_bool(&r);
-    size_t n_words = *out_come ? (size_t)c->ask.step.n_rows * l->n_embd : 0;
+    size_t n_words = *out_come ? (size_t)c->ask.step.n_rows * l->n_row : 0;
     if (!r.bad && (size_t)(r.end - r.at) != 4 * n_words)
         return malformed("rows of another step", SL_STAGE_STEP, err);
     get_words(&r, into, n_words);
@@ -360,6 +360,7 @@ static void get_hello(struct reader *r, struct sl_stage_hello *h) {
     h->arithmetic.hi = get_u64(r);
     h->first_layer = get_u32(r);
     h->n_layer = get_u32(r);
+    h->n_row = get_u32(r);
     h->n_embd = get_u32(r);
     h->n_vocab = get_u32(r);
     h->n_logit_rows = get_u32(r);
@@ -459,7 +460,7 @@ static enum sl_status get_step_answer(struct reader *r, const struct sl_message_
     SL_TRY(get_logits(r, l, into, c, err));
     c->with.out_rows = a->sent == SL_SENT_ROWS ? into->rows : NULL;
     if (c->with.out_rows)
-        get_words(r, into->rows, (size_t)n * l->n_embd);
+        get_words(r, into->rows, (size_t)n * l->n_row);
     if (c->ask.step.sent == SL_SENT_LATER) /* and none has: the stage before may be at it still */
         return a->n_failed ? malformed("rows that cannot be", SL_STAGE_STEP, err) : SL_OK;
     for (uint32_t i = 0; !r->bad && i < n; i++)

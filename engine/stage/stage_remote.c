@@ -337,8 +337,9 @@ static bool is_same(const struct sl_stage_hello *a, const struct sl_stage_hello 
 static bool same_limits(const struct sl_message_limits *a, const struct sl_message_limits *b) {
     return a->page_bytes == b->page_bytes && a->tail_bytes == b->tail_bytes &&
            a->heat_bytes == b->heat_bytes && a->n_routed == b->n_routed &&
-           a->n_expert == b->n_expert && a->n_embd == b->n_embd && a->n_vocab == b->n_vocab &&
-           a->n_pages == b->n_pages && a->n_tails == b->n_tails && a->max_rows == b->max_rows;
+           a->n_expert == b->n_expert && a->n_row == b->n_row && a->n_embd == b->n_embd &&
+           a->n_vocab == b->n_vocab && a->n_pages == b->n_pages && a->n_tails == b->n_tails &&
+           a->max_rows == b->max_rows;
 }
 
 enum sl_status sl_stage_remote_regain(struct sl_stage_remote *r,
@@ -421,7 +422,7 @@ static const struct sl_stage_ops ops = {.send = send_ask,
                                         .rows = send_rows};
 
 static size_t rows_room(const struct sl_message_limits *l) {
-    return SL_MESSAGE_ROWS_BYTES(SL_STAGE_AHEAD_ROWS, l->n_embd);
+    return SL_MESSAGE_ROWS_BYTES(SL_STAGE_AHEAD_ROWS, l->n_row);
 }
 
 enum sl_status sl_stage_remote_create(const struct sl_message_limits *limits,

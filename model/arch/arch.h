@@ -80,6 +80,7 @@ struct sl_arch {
                                others */
     bool window_rope_plain; /* layers with a window rotate without YaRN or scaled positions */
     bool router_sigmoid;    /* unless the file says otherwise */
+    bool router_softplus;   /* the file may say so; of others it is refused */
     enum sl_arch_gate gate;
     bool gate_softplus;
     enum sl_arch_norm norm;

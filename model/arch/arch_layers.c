@@ -193,10 +193,16 @@ static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
         x->router_kind = SL_ROUTER_KIND_SOFTMAX;
         x->router_softmax_topk = true;
         return SL_OK;
+    case 4:
+        if (!arch->router_softplus)
+            break;
+        x->router_kind = SL_ROUTER_KIND_SQRT_SOFTPLUS;
+        return SL_OK;
     default:
-        return sl_keys_fail(k, SL_ERR_UNSUPPORTED, "expert_gating_func",
-                            "function %" PRIu32 " is not known", gate);
+        break;
     }
+    return sl_keys_fail(k, SL_ERR_UNSUPPORTED, "expert_gating_func",
+                        "function %" PRIu32 " is not known", gate);
 }
 
 /* Which layers have experts: of those behind the leading dense ones each step-th, but for those of

@@ -63,6 +63,16 @@ enum dim {
     D_INDEX_Q,       /* n_index_head * index_dim */
     D_INDEX_DIM,
     D_INDEX_HEADS,
+    D_INDEX_KEY, /* index_dim, or what an indexer of blocks keeps of a position */
+    D_BLOCK,     /* sl_compressed_width() */
+    D_RATIO,
+    D_OUT_GROUP, /* elements of a group of heads */
+    D_OUT_LOW,   /* n_group * n_lora_out */
+    D_STREAMS,   /* n_stream * n_embd */
+    D_STREAM,    /* n_stream */
+    D_STREAM_W,  /* weights of a row */
+    D_3,
+    D_USED,
     D_QKV,
     D_EMBD_LAYER,
     D_EMBD_LAYERS, /* of all layers */
@@ -75,6 +85,7 @@ struct rule {
     const char *name; /* after "blk.N." for layers */
     uint8_t dim[3];
     bool f32; /* kernels read it as plain floats; converters never quantise it */
+    bool i32; /* a table of numbers */
 };
 
 static const struct rule global_rules[SL_G_COUNT] = {
@@ -89,6 +100,9 @@ static const struct rule global_rules[SL_G_COUNT] = {
     [SL_G_LAYER_EMBD] = {"per_layer_token_embd.weight", {D_EMBD_LAYERS, D_VOCAB}, false},
     [SL_G_LAYER_PROJ] = {"per_layer_model_proj.weight", {D_EMBD, D_EMBD_LAYERS}, false},
     [SL_G_LAYER_PROJ_NORM] = {"per_layer_proj_norm.weight", {D_EMBD_LAYER}, true},
+    [SL_G_STREAMS] = {"output_hc_fn.weight", {D_STREAMS, D_STREAM}, false},
+    [SL_G_STREAMS_BASE] = {"output_hc_base.weight", {D_STREAM}, true},
+    [SL_G_STREAMS_SCALE] = {"output_hc_scale.weight", {D_1}, true},
 };
 
 static const struct rule layer_rules[SL_L_COUNT] = {
@@ -111,6 +125,7 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_ROUTER] = {"ffn_gate_inp.weight", {D_EMBD, D_EXPERT}, false},
     [SL_L_ROUTER_BIAS] = {"exp_probs_b.bias", {D_EXPERT}, true},
     [SL_L_ROUTER_LOGIT_BIAS] = {"ffn_gate_inp.bias", {D_EXPERT}, true},
+    [SL_L_ROUTER_TABLE] = {"ffn_gate_tid2eid.weight", {D_USED, D_VOCAB}, false, true},
     [SL_L_EXPERTS_GATE] = {"ffn_gate_exps.weight", {D_EXPERT_IN, D_FF_EXPERT, D_EXPERT}, false},
     [SL_L_EXPERTS_UP] = {"ffn_up_exps.weight", {D_EXPERT_IN, D_FF_EXPERT, D_EXPERT}, false},
     [SL_L_EXPERTS_DOWN] = {"ffn_down_exps.weight", {D_FF_EXPERT, D_EXPERT_IN, D_EXPERT}, false},
@@ -174,11 +189,24 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_LATENT_V_B] = {"attn_v_b.weight", {D_LATENT, D_LATENT_V, D_HEADS}, false},
     [SL_L_LATENT_KV_B] = {"attn_kv_b.weight", {D_LATENT, D_LATENT_JOINED}, false},
     [SL_L_INDEX_Q] = {"indexer.attn_q_b.weight", {D_LORA_Q, D_INDEX_Q}, false},
-    [SL_L_INDEX_K] = {"indexer.attn_k.weight", {D_EMBD, D_INDEX_DIM}, false},
+    [SL_L_INDEX_K] = {"indexer.attn_k.weight", {D_EMBD, D_INDEX_KEY}, false},
     [SL_L_INDEX_K_NORM] = {"indexer.k_norm.weight", {D_INDEX_DIM}, true},
     [SL_L_INDEX_K_BIAS] = {"indexer.k_norm.bias", {D_INDEX_DIM}, true},
     [SL_L_INDEX_Q_NORM] = {"indexer.q_norm.weight", {D_INDEX_DIM}, true},
     [SL_L_INDEX_WEIGHTS] = {"indexer.proj.weight", {D_EMBD, D_INDEX_HEADS}, false},
+    [SL_L_BLOCK_KV] = {"attn_compressor_kv.weight", {D_EMBD, D_BLOCK}, false},
+    [SL_L_BLOCK_GATE] = {"attn_compressor_gate.weight", {D_EMBD, D_BLOCK}, false},
+    [SL_L_BLOCK_PLACE] = {"attn_compressor_ape.weight", {D_BLOCK, D_RATIO}, true},
+    [SL_L_BLOCK_NORM] = {"attn_compressor_norm.weight", {D_LATENT}, true},
+    [SL_L_INDEX_GATE] = {"indexer_compressor_gate.weight", {D_EMBD, D_INDEX_KEY}, false},
+    [SL_L_INDEX_PLACE] = {"indexer_compressor_ape.weight", {D_INDEX_KEY, D_RATIO}, true},
+    [SL_L_ATTN_OUT_GROUP] = {"attn_output_a.weight", {D_OUT_GROUP, D_OUT_LOW}, false},
+    [SL_L_STREAMS_MIX] = {"hc_attn_fn.weight", {D_STREAMS, D_STREAM_W}, false},
+    [SL_L_STREAMS_MIX_BASE] = {"hc_attn_base.weight", {D_STREAM_W}, true},
+    [SL_L_STREAMS_MIX_SCALE] = {"hc_attn_scale.weight", {D_3}, true},
+    [SL_L_STREAMS_FFN] = {"hc_ffn_fn.weight", {D_STREAMS, D_STREAM_W}, false},
+    [SL_L_STREAMS_FFN_BASE] = {"hc_ffn_base.weight", {D_STREAM_W}, true},
+    [SL_L_STREAMS_FFN_SCALE] = {"hc_ffn_scale.weight", {D_3}, true},
     [SL_L_ATTN_POST_NORM] = {"post_attention_norm.weight", {D_EMBD}, true},
     [SL_L_FFN_POST_NORM] = {"post_ffw_norm.weight", {D_EMBD}, true},
     [SL_L_SHARED_POST_NORM] = {"post_ffw_norm_1.weight", {D_EMBD}, true},
@@ -255,6 +283,12 @@ static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
                           SL_ROLE(SL_L_KDA_GATE_A) | SL_ROLE(SL_L_KDA_GATE_B) |
                           SL_ROLE(SL_L_KDA_NORM),
                       0},
+    [SL_MIXER_COMPRESSED] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_LATENT_Q_A) |
+                                 SL_ROLE(SL_L_LATENT_Q_A_NORM) | SL_ROLE(SL_L_LATENT_Q_B) |
+                                 SL_ROLE(SL_L_LATENT_KV_A) | SL_ROLE(SL_L_LATENT_KV_A_NORM) |
+                                 SL_ROLE(SL_L_ATTN_SINKS) | SL_ROLE(SL_L_ATTN_OUT_GROUP) |
+                                 SL_ROLE(SL_L_ATTN_OUT),
+                             0},
     [SL_MIXER_NONE] = {0, 0}};
 static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
     [SL_FFN_DENSE] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) |
@@ -289,6 +323,16 @@ static const struct {
 #define ROLES_BLOCKS                                                                               \
     (SL_ROLE(SL_L_INDEX_Q) | SL_ROLE(SL_L_INDEX_Q_NORM) | SL_ROLE(SL_L_INDEX_K) |                  \
      SL_ROLE(SL_L_INDEX_K_NORM))
+#define ROLES_COMPRESSED                                                                           \
+    (SL_ROLE(SL_L_BLOCK_KV) | SL_ROLE(SL_L_BLOCK_GATE) | SL_ROLE(SL_L_BLOCK_PLACE) |               \
+     SL_ROLE(SL_L_BLOCK_NORM))
+#define ROLES_BLOCK_INDEX                                                                          \
+    (SL_ROLE(SL_L_INDEX_Q) | SL_ROLE(SL_L_INDEX_WEIGHTS) | SL_ROLE(SL_L_INDEX_K) |                 \
+     SL_ROLE(SL_L_INDEX_GATE) | SL_ROLE(SL_L_INDEX_PLACE) | SL_ROLE(SL_L_INDEX_K_NORM))
+#define ROLES_STREAMS_MIX                                                                          \
+    (SL_ROLE(SL_L_STREAMS_MIX) | SL_ROLE(SL_L_STREAMS_MIX_BASE) | SL_ROLE(SL_L_STREAMS_MIX_SCALE))
+#define ROLES_STREAMS_FFN                                                                          \
+    (SL_ROLE(SL_L_STREAMS_FFN) | SL_ROLE(SL_L_STREAMS_FFN_BASE) | SL_ROLE(SL_L_STREAMS_FFN_SCALE))
 #define ROLES_DRAFT                                                                                \
     (SL_ROLE(SL_L_DRAFT_EMBD_NORM) | SL_ROLE(SL_L_DRAFT_STATE_NORM) | SL_ROLE(SL_L_DRAFT_JOIN) |   \
      SL_ROLE(SL_L_DRAFT_NORM))
@@ -321,12 +365,20 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_hp
         r.needs |= latent_roles(&s->latent);
     if (s->mixer == SL_MIXER_ATTENTION && s->attention.n_index_top)
         r.needs |= ROLES_BLOCKS;
+    if (s->mixer == SL_MIXER_COMPRESSED && s->compressed.ratio)
+        r.needs |= ROLES_COMPRESSED;
+    if (s->mixer == SL_MIXER_COMPRESSED && s->compressed.n_index_top)
+        r.needs |= ROLES_BLOCK_INDEX;
+    if (hp->n_stream)
+        r.needs |= ROLES_STREAMS_MIX | ROLES_STREAMS_FFN;
     if (s->mixer == SL_MIXER_KDA && s->kda.full)
         r.needs &= ~(SL_ROLE(SL_L_KDA_DECAY_B) | SL_ROLE(SL_L_KDA_GATE_B));
     if (s->ffn == SL_FFN_EXPERTS && s->experts.beside)
         r.needs |= ROLES_DENSE;
     else if (s->ffn == SL_FFN_EXPERTS && s->experts.n_ff_shared)
         r.needs |= ROLES_SHARED;
+    if (s->ffn == SL_FFN_EXPERTS && s->experts.by_token)
+        r.needs = (r.needs | SL_ROLE(SL_L_ROUTER_TABLE)) & ~SL_ROLE(SL_L_ROUTER_BIAS);
     if (s->ffn == SL_FFN_EXPERTS && s->experts.n_latent)
         r.needs |= SL_ROLE(SL_L_EXPERTS_LATENT_DOWN) | SL_ROLE(SL_L_EXPERTS_LATENT_UP);
     if (s->ffn == SL_FFN_EXPERTS && s->experts.n_ff_adjugate)
@@ -368,6 +420,8 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     const struct sl_attention_spec *a = s ? &s->attention : NULL;
     bool row = a && a->qk_norm == SL_QK_NORM_ROW;
     const struct sl_latent_spec *c = s && s->mixer == SL_MIXER_LATENT ? &s->latent : NULL;
+    const struct sl_compressed_spec *z =
+        s && s->mixer == SL_MIXER_COMPRESSED ? &s->compressed : NULL;
     bool kda = s && s->mixer == SL_MIXER_KDA;
     if (kda && (dim == D_Q || dim == D_K || dim == D_V || dim == D_O))
         dim = D_KDA_INNER;
@@ -381,6 +435,8 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     case D_ROT_HALF:
         return hp->n_rope_freqs ? hp->n_rope_freqs : hp->rope[0].n_rot / 2;
     case D_Q:
+        if (z)
+            return (uint64_t)z->n_head * z->head_dim;
         if (c)
             return (uint64_t)c->n_head * (c->n_nope + c->n_rot);
         return (uint64_t)a->n_head * a->head_dim_k * (a->gated ? 2 : 1);
@@ -389,8 +445,12 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     case D_V:
         return (uint64_t)a->n_head_kv * a->head_dim_v;
     case D_O:
+        if (z)
+            return (uint64_t)z->n_group * z->n_lora_out;
         return c ? (uint64_t)c->n_head * c->head_dim_v : (uint64_t)a->n_head * a->head_dim_v;
     case D_HEADS:
+        if (z)
+            return z->n_head;
         return c ? c->n_head : a->n_head;
     case D_Q_NORM:
         return (uint64_t)(row ? a->n_head : 1) * a->head_dim_k;
@@ -470,11 +530,11 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     case D_KDA_TAPS:
         return s->kda.n_taps;
     case D_LORA_Q: /* an indexer that chooses blocks makes its queries of the layer's input */
-        return c ? c->n_lora_q : hp->n_embd;
+        return z ? z->n_lora_q : c ? c->n_lora_q : hp->n_embd;
     case D_LATENT:
-        return c->n_latent;
+        return z ? z->head_dim : c->n_latent;
     case D_LATENT_ROW:
-        return (uint64_t)c->n_latent + c->n_rot;
+        return z ? z->head_dim : (uint64_t)c->n_latent + c->n_rot;
     case D_NOPE:
         return c->n_nope;
     case D_LATENT_V:
@@ -482,11 +542,33 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     case D_LATENT_JOINED:
         return (uint64_t)c->n_head * (c->n_nope + c->head_dim_v);
     case D_INDEX_Q:
+        if (z)
+            return (uint64_t)z->n_index_head * z->index_dim;
         return c ? (uint64_t)c->n_index_head * c->index_dim : (uint64_t)a->n_head_kv * a->index_dim;
     case D_INDEX_DIM:
-        return c ? c->index_dim : a->index_dim;
+        return z ? z->index_dim : c ? c->index_dim : a->index_dim;
     case D_INDEX_HEADS:
-        return c->n_index_head;
+        return z ? z->n_index_head : c->n_index_head;
+    case D_INDEX_KEY:
+        return z ? sl_compressed_index_width(z) : c ? c->index_dim : a->index_dim;
+    case D_BLOCK:
+        return sl_compressed_width(z);
+    case D_RATIO:
+        return z->ratio;
+    case D_OUT_GROUP:
+        return (uint64_t)z->n_head * z->head_dim / z->n_group;
+    case D_OUT_LOW:
+        return (uint64_t)z->n_group * z->n_lora_out;
+    case D_STREAMS:
+        return (uint64_t)hp->n_stream * hp->n_embd;
+    case D_STREAM:
+        return hp->n_stream;
+    case D_STREAM_W:
+        return (uint64_t)hp->n_stream * (2 + hp->n_stream);
+    case D_3:
+        return 3;
+    case D_USED:
+        return s->experts.n_used;
     case D_QKV:
         return (uint64_t)a->n_head * a->head_dim_k + (uint64_t)a->n_head_kv * a->head_dim_k +
                (uint64_t)a->n_head_kv * a->head_dim_v;
@@ -530,6 +612,10 @@ static enum sl_status check_shape(const struct sl_model *m, const struct sl_laye
                            "its shape is [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
                            "], the hyperparameters ask for [%" PRIu64 ", %" PRIu64 ", %" PRIu64 "]",
                            t->ne[0], t->ne[1], t->ne[2], t->ne[3], want[0], want[1], want[2]);
+    if (rule->i32 != (t->dtype == SL_DTYPE_I32))
+        return fail_tensor(m, t, SL_ERR_UNSUPPORTED, err, "its type is %s, %s",
+                           sl_dtype_name((uint32_t)t->dtype),
+                           rule->i32 ? "only I32 is supported here" : "which no weight has");
     if (rule->f32 && t->dtype != SL_DTYPE_F32)
         return fail_tensor(m, t, SL_ERR_UNSUPPORTED, err,
                            "its type is %s, only F32 is supported here",
@@ -644,6 +730,10 @@ static bool has_global(const struct sl_arch *arch, const struct sl_hparams *hp, 
     case SL_G_OUTPUT_NORM_BIAS:
     case SL_G_OUTPUT_BIAS:
         return arch->output_biases;
+    case SL_G_STREAMS:
+    case SL_G_STREAMS_BASE:
+    case SL_G_STREAMS_SCALE:
+        return hp->n_stream > 0;
     case SL_G_LAYER_EMBD:
     case SL_G_LAYER_PROJ:
     case SL_G_LAYER_PROJ_NORM:

@@ -8,14 +8,16 @@
 #include <stdint.h>
 
 enum sl_mixer_kind {
-    SL_MIXER_ATTENTION, /* grouped-query attention over keys and values of all positions */
-    SL_MIXER_DELTA,     /* gated delta net: a state of fixed size in place of keys and values */
-    SL_MIXER_LATENT,    /* latent attention: one low-rank row a position, shared by all heads */
-    SL_MIXER_CONV,      /* a short convolution between gates: a few rows in place of keys */
-    SL_MIXER_MAMBA,     /* Mamba-2: a state space with one decay a head */
-    SL_MIXER_MAMBA1,    /* Mamba-1: a decay of each element */
-    SL_MIXER_KDA,       /* Kimi Delta Attention: a delta net with a decay of each key element */
-    SL_MIXER_NONE,      /* none: the layer is its feed-forward part */
+    SL_MIXER_ATTENTION,  /* grouped-query attention over keys and values of all positions */
+    SL_MIXER_DELTA,      /* gated delta net: a state of fixed size in place of keys and values */
+    SL_MIXER_LATENT,     /* latent attention: one low-rank row a position, shared by all heads */
+    SL_MIXER_CONV,       /* a short convolution between gates: a few rows in place of keys */
+    SL_MIXER_MAMBA,      /* Mamba-2: a state space with one decay a head */
+    SL_MIXER_MAMBA1,     /* Mamba-1: a decay of each element */
+    SL_MIXER_COMPRESSED, /* compressed attention: a window, and of what is before it a row for each
+                            block of positions */
+    SL_MIXER_KDA,        /* Kimi Delta Attention: a delta net with a decay of each key element */
+    SL_MIXER_NONE,       /* none: the layer is its feed-forward part */
     SL_MIXER_KINDS
 };
 enum sl_ffn_kind {
@@ -129,7 +131,37 @@ static inline bool sl_latent_chooses(const struct sl_latent_spec *c) {
     return c->n_index_top && !c->choice_back;
 }
 
-enum sl_router_kind { SL_ROUTER_KIND_SOFTMAX, SL_ROUTER_KIND_SIGMOID };
+/* Of each position one row of head_dim elements is kept, which is key and value of all heads, for
+ * as long as it is within the window; of each block of `ratio` positions one row that sums it up.
+ */
+struct sl_compressed_spec {
+    uint32_t n_head, head_dim;
+    uint32_t n_rot;    /* the last elements of a head, which are rotated, and back on the output */
+    uint32_t n_lora_q; /* rank of q's projection */
+    uint32_t n_group, n_lora_out; /* groups of heads, each with an output matrix of this rank */
+    uint32_t window;              /* positions it reads, its own included */
+    uint32_t rope, rope_back;     /* which of hp.rope[] */
+    float scale;                  /* of q.k */
+    uint32_t ratio; /* 0: no blocks are kept. Divides SL_KV_PAGE_TOKENS or is a multiple of it */
+    bool overlap;   /* a block's row sums up the block before it too */
+    /* A row attends to the n_index_top blocks for which an indexer of n_index_head heads of
+     * index_dim elements has the highest scores. 0: to all. */
+    uint32_t n_index_head, index_dim, n_index_top;
+};
+/* Elements that are kept of a position until its block is complete: values, and as many gates. */
+static inline uint32_t sl_compressed_width(const struct sl_compressed_spec *c) {
+    return !c->ratio ? 0 : c->overlap ? 2 * c->head_dim : c->head_dim;
+}
+/* The same for the indexer's keys. */
+static inline uint32_t sl_compressed_index_width(const struct sl_compressed_spec *c) {
+    return !c->n_index_top ? 0 : c->overlap ? 2 * c->index_dim : c->index_dim;
+}
+
+enum sl_router_kind {
+    SL_ROUTER_KIND_SOFTMAX,
+    SL_ROUTER_KIND_SIGMOID,
+    SL_ROUTER_KIND_SQRT_SOFTPLUS, /* sl_op_softplus_router */
+};
 
 enum sl_expert_activation {
     SL_EXPERT_SWIGLU,
@@ -150,6 +182,7 @@ struct sl_experts_spec {
                              makes of the layer's and another turns back; 0: the layer's own */
     enum sl_router_kind router_kind;
     bool router_softmax_topk; /* softmax over the chosen logits; or sigmoids of these */
+    bool by_token;            /* a table says which experts a token has: SL_L_ROUTER_TABLE */
     bool router_normalize;    /* divide the k weights by their sum */
     float router_scale;       /* 1 = none */
     uint32_t n_group,
@@ -189,18 +222,20 @@ static inline bool sl_experts_gated(const struct sl_experts_spec *x) {
 struct sl_layer_spec {
     enum sl_mixer_kind mixer;
     enum sl_ffn_kind ffn;
-    struct sl_attention_spec attention; /* of SL_MIXER_ATTENTION */
-    struct sl_delta_spec delta;         /* of SL_MIXER_DELTA */
-    struct sl_latent_spec latent;       /* of SL_MIXER_LATENT */
-    struct sl_conv_spec conv;           /* of SL_MIXER_CONV */
-    struct sl_mamba_spec mamba;         /* of SL_MIXER_MAMBA */
-    struct sl_mamba1_spec mamba1;       /* of SL_MIXER_MAMBA1 */
-    struct sl_kda_spec kda;             /* of SL_MIXER_KDA */
-    uint32_t n_ff;                      /* of SL_FFN_DENSE, and of experts.beside */
-    bool gelu;                          /* GEGLU in dense and shared parts, not SwiGLU */
-    bool relu_squared;                  /* ... squared ReLU, without a gate */
-    bool clamped;                       /* ... SL_EXPERT_SWIGLU_CLAMPED */
+    struct sl_attention_spec attention;   /* of SL_MIXER_ATTENTION */
+    struct sl_delta_spec delta;           /* of SL_MIXER_DELTA */
+    struct sl_latent_spec latent;         /* of SL_MIXER_LATENT */
+    struct sl_conv_spec conv;             /* of SL_MIXER_CONV */
+    struct sl_mamba_spec mamba;           /* of SL_MIXER_MAMBA */
+    struct sl_mamba1_spec mamba1;         /* of SL_MIXER_MAMBA1 */
+    struct sl_kda_spec kda;               /* of SL_MIXER_KDA */
+    struct sl_compressed_spec compressed; /* of SL_MIXER_COMPRESSED */
+    uint32_t n_ff;                        /* of SL_FFN_DENSE, and of experts.beside */
+    bool gelu;                            /* GEGLU in dense and shared parts, not SwiGLU */
+    bool relu_squared;                    /* ... squared ReLU, without a gate */
+    bool clamped;                         /* ... SL_EXPERT_SWIGLU_CLAMPED */
     float limit; /* of SwiGLU in dense and shared parts, as in SL_EXPERT_SWIGLU_LIMITED; 0 = none */
+    bool cut;    /* ... as in SL_EXPERT_SWIGLU_CUT */
     bool parallel; /* the feed-forward part reads what attention read, not what it gave */
     struct sl_experts_spec experts; /* of SL_FFN_EXPERTS */
     bool draft; /* it guesses tokens ahead: its input is made of a token and of the state before it

@@ -26,8 +26,9 @@ struct sl_rope_spec {
     float yarn_beta_fast, yarn_beta_slow;
     uint32_t yarn_ctx_orig; /* context before the extension */
     bool undivided;         /* rope_freqs.weight is not of this table */
+    bool back;              /* it turns the other way */
 };
-#define SL_MAX_ROPES 2u
+#define SL_MAX_ROPES 4u
 
 /* What all layers share. Units: elements and counts unless named otherwise. Zero = absent. */
 struct sl_hparams {
@@ -37,7 +38,12 @@ struct sl_hparams {
     uint32_t n_layer_nextn; /* behind the last layer, for guessing tokens ahead: left on disk */
     uint32_t n_draft;       /* of n_layer, the last so many guess tokens ahead: they are no part of
                                what gives the answer (sl_model_add_drafts) */
-    uint32_t n_embd_layer;  /* of each token and layer an embedding of its own; 0 = none */
+    /* Hyper-connections: the residual stream is n_stream streams of n_embd elements. 0: one, which
+     * every part is added to. Else how many Sinkhorn iterations their mixture goes through, and
+     * what is added to sums. */
+    uint32_t n_stream, stream_iters;
+    float stream_eps;
+    uint32_t n_embd_layer; /* of each token and layer an embedding of its own; 0 = none */
     float norm_eps;
     float embd_scale;      /* of the embedding's rows; 1 = none */
     float logit_softcap;   /* of the logits: c * tanh(logit / c) */
@@ -48,6 +54,11 @@ struct sl_hparams {
     uint32_t n_rope;
     struct sl_rope_spec rope[SL_MAX_ROPES]; /* [n_rope] */
 };
+
+/* Elements of a row between layers. */
+static inline uint32_t sl_row_elems(const struct sl_hparams *hp) {
+    return hp->n_embd * (hp->n_stream ? hp->n_stream : 1);
+}
 
 /* Shapes are [n_in, n_out] in GGUF order (innermost first). */
 enum sl_global_role {
@@ -66,6 +77,10 @@ enum sl_global_role {
     SL_G_LAYER_EMBD,      /* per_layer_token_embd.weight [n_layer * n_embd_layer, n_vocab] */
     SL_G_LAYER_PROJ,      /* per_layer_model_proj.weight [n_embd, n_layer * n_embd_layer] */
     SL_G_LAYER_PROJ_NORM, /* per_layer_proj_norm.weight  [n_embd_layer] f32 */
+    /* Of hyper-connections, what the output reads of the streams. */
+    SL_G_STREAMS,       /* output_hc_fn.weight    [n_stream * n_embd, n_stream] */
+    SL_G_STREAMS_BASE,  /* output_hc_base.weight  [n_stream] f32 */
+    SL_G_STREAMS_SCALE, /* output_hc_scale.weight [1] f32 */
     SL_G_COUNT
 };
 enum sl_layer_role {
@@ -88,7 +103,8 @@ enum sl_layer_role {
     SL_L_ROUTER,            /* ffn_gate_inp.weight [n_embd, n_expert]; n_expert: the layer's */
     SL_L_ROUTER_BIAS,       /* exp_probs_b.bias: of the scores, for the choice alone */
     SL_L_ROUTER_LOGIT_BIAS, /* ffn_gate_inp.bias */
-    SL_L_EXPERTS_GATE,      /* [n_embd, n_ff_expert, n_expert] */
+    SL_L_ROUTER_TABLE, /* ffn_gate_tid2eid.weight [n_used, n_vocab] i32: each token's experts */
+    SL_L_EXPERTS_GATE, /* [n_embd, n_ff_expert, n_expert] */
     SL_L_EXPERTS_UP,
     SL_L_EXPERTS_DOWN,      /* [n_ff_expert, n_embd, n_expert] */
     SL_L_EXPERTS_GATE_BIAS, /* [n_ff_expert, n_expert] */
@@ -114,7 +130,7 @@ enum sl_layer_role {
     SL_L_LATENT_Q_A,
     SL_L_LATENT_Q_A_NORM, /* [n_lora_q] */
     SL_L_LATENT_Q_B,
-    SL_L_LATENT_KV_A,      /* [n_embd, n_latent + n_rot] */
+    SL_L_LATENT_KV_A, /* [n_embd, n_latent + n_rot]; compressed attention: [n_embd, head_dim] */
     SL_L_LATENT_KV_A_NORM, /* [n_latent] */
     SL_L_LATENT_K_B,       /* [n_nope, n_latent, n_head] */
     SL_L_LATENT_V_B,       /* [n_latent, head_dim_v, n_head] */
@@ -127,6 +143,25 @@ enum sl_layer_role {
     SL_L_INDEX_K_NORM,
     SL_L_INDEX_K_BIAS,
     SL_L_INDEX_WEIGHTS,
+    /* Of compressed attention, where it has blocks; width as sl_compressed_width(): what is kept of
+     * positions [n_embd, width], their gates, what is added to these [width, ratio], the norm of a
+     * block's row [head_dim]. Its indexer has INDEX_Q and INDEX_WEIGHTS, and the same for a block's
+     * key: INDEX_K, two of its own, and INDEX_K_NORM. */
+    SL_L_BLOCK_KV,
+    SL_L_BLOCK_GATE,
+    SL_L_BLOCK_PLACE, /* f32 */
+    SL_L_BLOCK_NORM,
+    SL_L_INDEX_GATE,
+    SL_L_INDEX_PLACE,    /* f32 */
+    SL_L_ATTN_OUT_GROUP, /* [n_head * head_dim / n_group, n_group * n_lora_out]; then ATTN_OUT */
+    /* Hyper-connections of the mixer and of the feed-forward part: [n_stream * n_embd,
+     * SL_STREAM_WEIGHTS], base as many, scale [3] of what is read, written and mixed. */
+    SL_L_STREAMS_MIX,
+    SL_L_STREAMS_MIX_BASE,
+    SL_L_STREAMS_MIX_SCALE,
+    SL_L_STREAMS_FFN,
+    SL_L_STREAMS_FFN_BASE,
+    SL_L_STREAMS_FFN_SCALE,
     /* Beside queries [n_embd, n_head_kv * index_dim], key and its norm, of one that chooses blocks:
      * the norm of a query's head [index_dim]. */
     SL_L_INDEX_Q_NORM,

@@ -41,7 +41,8 @@ enum sl_status sl_model_slice_alone(const struct sl_model *m, uint32_t first, ui
         s.global[SL_G_TOKEN_EMBD] = NULL;
     if (first + n < all)
         s.global[SL_G_OUTPUT_NORM] = s.global[SL_G_OUTPUT] = s.global[SL_G_OUTPUT_NORM_BIAS] =
-            s.global[SL_G_OUTPUT_BIAS] = NULL;
+            s.global[SL_G_OUTPUT_BIAS] = s.global[SL_G_STREAMS] = s.global[SL_G_STREAMS_BASE] =
+                s.global[SL_G_STREAMS_SCALE] = NULL;
     *out_slice = s;
     return SL_OK;
 }

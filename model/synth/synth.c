@@ -53,6 +53,9 @@ const struct sl_synth_config sl_synth_default = {
     .index_dim = 64,
     .n_index_top = 64,
     .index_block = 16,
+    .n_group_out = 2,
+    .n_lora_out = 32,
+    .n_layer_table = 1,
     .n_index_local = 1,
     .attn = {{SL_DTYPE_Q8_0}, 1},
     .ffn = {{SL_DTYPE_Q8_0}, 1},
@@ -217,6 +220,15 @@ static void structured_row(const struct job *j, const struct sl_synth_tensor *t,
         for (uint64_t i = 0; i < n; i++)
             v[i] = 0.1f * expf(1.1f * (unit(&r) + 1.7320508f)); /* to 4.5 */
         break;
+    case SL_FILL_TABLE:
+        for (uint64_t i = 0; i < n; i++) {
+            uint64_t k = 0;
+            v[i] = (float)sl_rng_below(&r, c->n_expert);
+            while (k < i && v[k] != v[i])
+                k++;
+            i -= k < i; /* it is there already */
+        }
+        break;
     case SL_FILL_RANDOM:
         break;
     }
@@ -361,6 +373,38 @@ static void write_note(struct sl_gguf_writer *w, const struct sl_synth_config *c
         sl_gguf_array_add_bool(w, !sl_synth_note_window(c, l));
     sl_gguf_array_end(w);
 #undef KEY
+}
+
+/* What only deepseek4 has: layers' ratios, groups of the output, hyper-connections, limits of
+ * SwiGLU small enough to show. */
+static void write_v4(struct sl_gguf_writer *w, const struct sl_synth_config *c) {
+    static const char *const limits[] = {"swiglu_clamp_exp", "swiglu_clamp_shexp"};
+    char key[96];
+#define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
+    sl_gguf_write_u32(w, KEY("attention.q_lora_rank"), sl_synth_lora_q(c));
+    sl_gguf_write_u32(w, KEY("attention.indexer.head_count"), c->n_index_head);
+    sl_gguf_write_u32(w, KEY("attention.indexer.key_length"), c->index_dim);
+    sl_gguf_write_u32(w, KEY("attention.indexer.top_k"), c->n_index_top);
+    sl_gguf_write_u32(w, KEY("attention.output_group_count"), c->n_group_out);
+    sl_gguf_write_u32(w, KEY("attention.output_lora_rank"), c->n_lora_out);
+    sl_gguf_write_f32(w, KEY("attention.compress_rope_freq_base"), 16 * c->rope_base);
+    sl_gguf_array_begin_i32(w, KEY("attention.compress_ratios"));
+    for (uint32_t l = 0; l < c->n_layer; l++)
+        sl_gguf_array_add_i32(w, (int32_t)sl_synth_ratio(c, l));
+    sl_gguf_array_end(w);
+    sl_gguf_write_u32(w, KEY("hyper_connection.count"), SL_SYNTH_STREAMS);
+    sl_gguf_write_u32(w, KEY("hyper_connection.sinkhorn_iterations"), 20);
+    sl_gguf_write_f32(w, KEY("hyper_connection.epsilon"), 1e-6f);
+    sl_gguf_write_u32(w, KEY("hash_layer_count"), c->n_layer_table);
+    sl_gguf_write_u32(w, KEY("embedding_length_out"), SL_SYNTH_STREAMS * c->n_embd);
+#undef KEY
+    for (uint32_t i = 0; i < 2; i++) {
+        snprintf(key, sizeof key, "%s.%s", c->arch, limits[i]);
+        sl_gguf_array_begin_f32(w, key);
+        for (uint32_t l = 0; l < c->n_layer; l++)
+            sl_gguf_array_add_f32(w, 0.8f + 0.2f * (float)i);
+        sl_gguf_array_end(w);
+    }
 }
 
 /* An indexer that chooses blocks. */
@@ -530,13 +574,14 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
                 w, none && !sl_synth_attends(c, traits, l) ? 0 : (int32_t)sl_synth_kv_heads(c, l));
         sl_gguf_array_end(w);
     } else {
-        sl_gguf_write_u32(w, KEY("attention.head_count_kv"), c->n_head_kv);
+        sl_gguf_write_u32(w, KEY("attention.head_count_kv"), sl_synth_kv_heads(c, 0));
     }
     if (!(traits & SL_SYNTH_LATENT)) {
         sl_gguf_write_u32(w, KEY("attention.key_length"), c->head_dim);
         sl_gguf_write_u32(w, KEY("attention.value_length"),
                           parts & SL_SYNTH_MIMO ? c->head_dim_v : c->head_dim);
-        sl_gguf_write_u32(w, KEY("rope.dimension_count"), sl_synth_rot(c));
+        sl_gguf_write_u32(w, KEY("rope.dimension_count"),
+                          traits & SL_SYNTH_V4 ? sl_synth_latent_rot(c) : sl_synth_rot(c));
     }
     if (parts & SL_SYNTH_LAYER_NORM || traits & SL_SYNTH_ONE_PART)
         sl_gguf_write_f32(w, KEY("attention.layer_norm_epsilon"), 1e-5f);
@@ -545,6 +590,8 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     write_parts(w, c, parts);
     if (traits & SL_SYNTH_BLOCKS)
         write_blocks(w, c);
+    if (traits & SL_SYNTH_V4)
+        write_v4(w, c);
     sl_gguf_write_f32(w, KEY("rope.freq_base"), c->rope_base);
     if (c->rope_base_window > 0 || traits & SL_SYNTH_NOTE)
         sl_gguf_write_f32(w, KEY("rope.freq_base_swa"),
@@ -646,13 +693,17 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
         if (parts & SL_SYNTH_SIGMOID) {
             sl_gguf_write_u32(w, KEY("expert_gating_func"), 2);
             sl_gguf_write_bool(w, KEY("expert_weights_norm"), true);
+        } else if (traits & SL_SYNTH_V4) {
+            sl_gguf_write_u32(w, KEY("expert_gating_func"), 4);
+            sl_gguf_write_bool(w, KEY("expert_weights_norm"), true);
         } else if (parts & SL_SYNTH_SMALLTHINKER) {
             sl_gguf_write_u32(w, KEY("expert_gating_func"), 2);
         } else if (parts & SL_SYNTH_WEIGHTS_NORM) {
             sl_gguf_write_bool(w, KEY("expert_weights_norm"), true);
         }
-        if (c->router_scale > 0)
-            sl_gguf_write_f32(w, KEY("expert_weights_scale"), c->router_scale);
+        if (c->router_scale > 0 || traits & SL_SYNTH_V4)
+            sl_gguf_write_f32(w, KEY("expert_weights_scale"),
+                              c->router_scale > 0 ? c->router_scale : 1);
         if (traits & SL_SYNTH_DENSE_LEAD &&
             !(parts & (SL_SYNTH_MIMO | SL_SYNTH_STEP | SL_SYNTH_HY3))) {
             sl_gguf_write_u32(w, KEY("leading_dense_block_count"), c->n_layer_dense);

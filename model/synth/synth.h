@@ -70,6 +70,9 @@ struct sl_synth_config {
     /* minimax-m3: positions of a block, of which it then chooses n_index_top, and how many of a
      * row's last ones are always among them. Its indexer has a head for each of the keys'. */
     uint32_t index_block, n_index_local;
+    /* deepseek4: groups of heads with an output matrix of a rank each; the first so many layers
+     * have a table of each token's experts. */
+    uint32_t n_group_out, n_lora_out, n_layer_table;
     uint32_t n_latent_window, head_dim_v_window; /* dots3note: of layers with a window; 0 = as the
                                                     others */
     bool joined_kv;         /* one matrix for keys and values, as in older files */

@@ -133,13 +133,17 @@ bool sl_synth_encode_row(enum sl_dtype dtype, const float *values, void *row, ui
         }
         return true;
     }
+    case SL_DTYPE_I32:
+        for (uint64_t i = 0; i < n_elems; i++)
+            ((int32_t *)row)[i] = (int32_t)values[i];
+        return true;
     default:
         return false;
     }
 }
 
 enum sl_dtype sl_synth_fit_dtype(enum sl_dtype dtype, uint64_t n_elems) {
-    if (n_elems % sl_dtype_info(dtype)->block_elems == 0)
+    if (n_elems % sl_dtype_stored(dtype)->block_elems == 0)
         return dtype;
     if (n_elems % 32)
         return SL_DTYPE_F16;

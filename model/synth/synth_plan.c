@@ -73,6 +73,8 @@ static const struct sl_synth_family families[] = {
                       SL_SYNTH_LATENT | SL_SYNTH_INDEX | SL_SYNTH_NOTE},
     {"deepseek32", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
                        SL_SYNTH_LATENT | SL_SYNTH_INDEX},
+    {"deepseek4",
+     SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_EXPERT_FF | SL_SYNTH_WINDOW | SL_SYNTH_V4},
     {"glm-dsa", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
                     SL_SYNTH_LATENT | SL_SYNTH_INDEX | SL_SYNTH_INDEX_SOME},
     {"kimi-linear", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
@@ -116,6 +118,7 @@ uint32_t sl_synth_parts(const char *arch) {
         {"exaone-moe", SL_SYNTH_SIGMOID | SL_SYNTH_NEXTN | SL_SYNTH_NEXTN_DENSE | SL_SYNTH_PATTERN},
         {"dots1", SL_SYNTH_SIGMOID | SL_SYNTH_COUNTED},
         {"deepseek", SL_SYNTH_COUNTED},
+        {"deepseek4", SL_SYNTH_COUNTED},
         {"bailingmoe", SL_SYNTH_COUNTED | SL_SYNTH_WEIGHTS_NORM},
         {"bailingmoe2", SL_SYNTH_SIGMOID | SL_SYNTH_COUNTED | SL_SYNTH_SHARED_EACH |
                             SL_SYNTH_NEXTN | SL_SYNTH_NEXTN_OUT},
@@ -344,6 +347,64 @@ static void add_indexer(struct sl_synth_plan *p, const struct sl_synth_config *c
     add(p, SL_DTYPE_F32, SL_FILL_RANDOM, in, n, heads, 0, "indexer.proj.weight", i);
 }
 
+/* Of a part the weights between the streams. */
+static void add_streams(struct sl_synth_plan *p, const struct sl_synth_config *c, const char *part,
+                        uint32_t l) {
+    uint64_t n = SL_SYNTH_STREAMS, row = n * c->n_embd, weights = n * (2 + n);
+    char name[64];
+    snprintf(name, sizeof name, "hc_%s_fn.weight", part);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1 / sqrtf((float)row), row, weights, 0, name, (int)l);
+    snprintf(name, sizeof name, "hc_%s_base.weight", part);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.7f, weights, 0, 0, name, (int)l);
+    snprintf(name, sizeof name, "hc_%s_scale.weight", part);
+    add_norm(p, 3, name, (int)l);
+}
+
+/* What becomes rows of blocks, or their keys: n elements of each. */
+static void add_compressor(struct sl_synth_plan *p, const struct sl_synth_config *c,
+                           const char *part, uint64_t n, uint32_t l) {
+    uint64_t ratio = sl_synth_ratio(c, l), width = ratio == 4 ? 2 * n : n;
+    float in = 1 / sqrtf((float)c->n_embd);
+    enum sl_dtype attn = pick(&c->attn, l);
+    char name[64];
+    snprintf(name, sizeof name, "%s_compressor_kv.weight", part);
+    add(p, attn, SL_FILL_RANDOM, in, c->n_embd, width, 0, name, (int)l);
+    snprintf(name, sizeof name, "%s_compressor_gate.weight", part);
+    add(p, attn, SL_FILL_RANDOM, in, c->n_embd, width, 0, name, (int)l);
+    snprintf(name, sizeof name, "%s_compressor_ape.weight", part);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.5f, width, ratio, 0, name, (int)l);
+    snprintf(name, sizeof name, "%s_compressor_norm.weight", part);
+    add_norm(p, n, name, (int)l);
+}
+
+/* Compressed attention, whose rows are normed: keys and values have about unit size. */
+static void add_compressed(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+    int i = (int)l;
+    uint64_t n = c->n_embd, dim = c->head_dim, heads = c->n_head, low = sl_synth_lora_q(c);
+    uint64_t group = heads * dim / c->n_group_out, out = c->n_group_out * (uint64_t)c->n_lora_out;
+    float in = 1 / sqrtf((float)n), of_low = 1 / sqrtf((float)low);
+    float share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
+    enum sl_dtype attn = pick(&c->attn, l);
+    add_streams(p, c, "attn", l);
+    add_streams(p, c, "ffn", l);
+    add(p, attn, SL_FILL_RANDOM, in, n, low, 0, "attn_q_a.weight", i);
+    add_norm(p, low, "attn_q_a_norm.weight", i);
+    add(p, attn, SL_FILL_RANDOM, of_low, low, heads * dim, 0, "attn_q_b.weight", i);
+    add(p, attn, SL_FILL_RANDOM, in, n, dim, 0, "attn_kv.weight", i);
+    add_norm(p, dim, "attn_kv_a_norm.weight", i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1.5f, heads, 0, 0, "attn_sinks.weight", i);
+    add(p, attn, SL_FILL_RANDOM, 2 / sqrtf((float)group), group, out, 0, "attn_output_a.weight", i);
+    add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)out), out, n, 0, "attn_output_b.weight", i);
+    if (sl_synth_ratio(c, l))
+        add_compressor(p, c, "attn", dim, l);
+    if (sl_synth_ratio(c, l) != 4)
+        return;
+    add_compressor(p, c, "indexer", c->index_dim, l);
+    add(p, attn, SL_FILL_RANDOM, of_low, low, (uint64_t)c->n_index_head * c->index_dim, 0,
+        "indexer.attn_q_b.weight", i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, in, n, c->n_index_head, 0, "indexer.proj.weight", i);
+}
+
 /* One that chooses blocks of positions, for each KV head its own. */
 static void add_block_indexer(struct sl_synth_plan *p, const struct sl_synth_config *c,
                               uint32_t l) {
@@ -507,7 +568,9 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         add_indexer(p, c, l);
     if (traits & SL_SYNTH_BLOCKS && sl_synth_experts(c, l))
         add_block_indexer(p, c, l);
-    if (sl_synth_has_kda(c, traits, l))
+    if (traits & SL_SYNTH_V4)
+        add_compressed(p, c, l);
+    else if (sl_synth_has_kda(c, traits, l))
         add_kda(p, c, traits, l);
     else if (traits & SL_SYNTH_LATENT)
         add_latent(p, c, traits, l);
@@ -562,6 +625,11 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     /* gemma4 divides the router's logits by sqrt(n). */
     float router = traits & SL_SYNTH_GEMMA4 ? 2 : 2 * in;
     add(p, SL_DTYPE_F32, SL_FILL_ROUTER, router, n, ne, 0, "ffn_gate_inp.weight", i);
+    if (traits & SL_SYNTH_V4 && l < c->n_layer_table)
+        add(p, SL_DTYPE_I32, SL_FILL_TABLE, 1, c->n_expert_used, c->n_vocab, 0,
+            "ffn_gate_tid2eid.weight", i);
+    else if (traits & SL_SYNTH_V4)
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, ne, 0, 0, "exp_probs_b.bias", i);
     if (traits & SL_SYNTH_ROUTER_BIAS) /* scores are 1 / n_expert in the mean */
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f / (float)ne, ne, 0, 0, "exp_probs_b.bias", i);
     if (sl_synth_sigmoid(c) || parts & SL_SYNTH_SIGMOID) /* scores are around a half */
@@ -655,6 +723,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         dense = dense || !c->n_expert_each[i];
     bool own_window = traits & SL_SYNTH_GEMMA4, pattern = parts & SL_SYNTH_PATTERN;
     bool blocks = traits & SL_SYNTH_BLOCKS, note = traits & SL_SYNTH_NOTE;
+    bool v4 = traits & SL_SYNTH_V4;
     const struct {
         const char *name;
         uint32_t value, min, max;
@@ -694,12 +763,15 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
              ? SL_MAX_LAYERS - c->n_layer
              : 0},
         {"nextn-right", c->nextn_right, 0, c->n_nextn ? 100 : 0},
-        {"q-lora", c->n_lora_q, 0, latent && !kimi ? 1u << 16 : 0},
+        {"q-lora", c->n_lora_q, 0, (latent && !kimi) || v4 ? 1u << 16 : 0},
+        {"out-groups", c->n_group_out, 1, v4 ? c->n_head : UINT32_MAX},
+        {"out-lora", c->n_lora_out, 1, 1u << 16},
+        {"table-layers", c->n_layer_table, 0, v4 ? c->n_layer : UINT32_MAX},
         {"index-heads", c->n_index_head, 1, 1024},
         {"index-dim", c->index_dim,
-         index    ? sl_synth_latent_rot(c)
-         : blocks ? sl_synth_rot(c)
-                  : 1,
+         index || v4 ? sl_synth_latent_rot(c)
+         : blocks    ? sl_synth_rot(c)
+                     : 1,
          1024},
         {"index-block", c->index_block, 1, 1u << 20},
         {"index-local", c->n_index_local, 1, blocks ? c->n_index_top : UINT32_MAX},
@@ -758,7 +830,11 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
                            "--heads is %u: must be a multiple of --%skv-heads, which is %u",
                            c->n_head, l && c->n_head_kv_odd ? "odd-" : "", n);
     }
-    if (latent && (!sl_synth_latent_rot(c) || sl_synth_latent_rot(c) >= c->head_dim))
+    if (v4 && c->n_head % c->n_group_out)
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--heads is %u: must be a multiple of --out-groups, which is %u", c->n_head,
+                       c->n_group_out);
+    if ((latent || v4) && (!sl_synth_latent_rot(c) || sl_synth_latent_rot(c) >= c->head_dim))
         return sl_fail(err, SL_ERR_CONFIG, "--rotated is %u: must leave some of --head-dim, %u",
                        sl_synth_latent_rot(c), c->head_dim);
     if (note && c->head_dim_window && c->head_dim_window <= sl_synth_latent_rot(c))
@@ -829,6 +905,13 @@ enum sl_status sl_synth_plan(const struct sl_synth_config *c, struct sl_synth_pl
     if (!c->tied)
         add(p, c->output, SL_FILL_SUCCESSOR, 1 / sqrtf((float)n), n, c->n_vocab, 0, "output.weight",
             -1);
+    if (traits & SL_SYNTH_V4) {
+        uint64_t streams = SL_SYNTH_STREAMS, row = streams * n;
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1 / sqrtf((float)row), row, streams, 0,
+            "output_hc_fn.weight", -1);
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.7f, streams, 0, 0, "output_hc_base.weight", -1);
+        add_norm(p, 1, "output_hc_scale.weight", -1);
+    }
     if (c->n_embd_layer) {
         uint64_t all = (uint64_t)c->n_embd_layer * c->n_layer;
         add(p, c->embd, SL_FILL_RANDOM, 1 / sqrtf((float)c->n_embd_layer), all, c->n_vocab, 0,

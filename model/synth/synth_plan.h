@@ -38,6 +38,7 @@ enum {
     SL_SYNTH_NOTE = 1 << 27,        /* an indexer in layers without a window; another shape of those
                                        with one, gates of heads */
     SL_SYNTH_GEMMA4 = 1 << 28,      /* what only it has: synth_plan.c */
+    SL_SYNTH_V4 = 1 << 29, /* compressed attention, hyper-connections, first layers by a table */
 };
 /* The same of grouped-query families with parts of their own: sl_synth_parts. */
 enum {
@@ -110,6 +111,8 @@ static inline uint32_t sl_synth_head_dim(const struct sl_synth_config *c, uint32
     return own && sl_synth_has_window(c, layer) ? c->head_dim_window : c->head_dim;
 }
 static inline uint32_t sl_synth_kv_heads(const struct sl_synth_config *c, uint32_t layer) {
+    if (sl_synth_family_find(c->arch)->traits & SL_SYNTH_V4)
+        return 1;
     bool own = (sl_synth_family_find(c->arch)->traits & SL_SYNTH_GEMMA4 ||
                 sl_synth_parts(c->arch) & SL_SYNTH_MIMO) &&
                c->n_head_kv_window;
@@ -136,9 +139,17 @@ static inline uint32_t sl_synth_latent_rot(const struct sl_synth_config *c) {
 }
 /* Rank of q's projection, which an indexer cannot be without; 0 = one matrix. */
 static inline uint32_t sl_synth_lora_q(const struct sl_synth_config *c) {
-    bool index = sl_synth_family_find(c->arch)->traits & SL_SYNTH_INDEX;
+    bool index = sl_synth_family_find(c->arch)->traits & (SL_SYNTH_INDEX | SL_SYNTH_V4);
     return c->n_lora_q || !index ? c->n_lora_q : 64;
 }
+/* Compressed attention: positions of a block. Few layers have all kinds; many go by turns, behind
+ * two without blocks. */
+static inline uint32_t sl_synth_ratio(const struct sl_synth_config *c, uint32_t layer) {
+    static const uint32_t few[] = {4, 128, 0};
+    return c->n_layer < 8 ? few[layer % 3] : layer < 2 ? 0 : layer % 2 ? 128 : 4;
+}
+#define SL_SYNTH_STREAMS 4u
+
 /* Has the layer an indexer? GLM-5.2's have one where index_every is 0 and the file does not say. */
 static inline bool sl_synth_has_indexer(const struct sl_synth_config *c, uint32_t traits,
                                         uint32_t layer) {
@@ -187,6 +198,7 @@ enum sl_synth_fill {
     SL_FILL_ROPE_FREQS, /* Llama 3.1's frequency divisors */
     SL_FILL_DECAY,      /* below 0: between the smallest and the largest that models have */
     SL_FILL_GROWTH,     /* the same above 0 */
+    SL_FILL_TABLE,      /* of each token n different experts */
 };
 
 struct sl_synth_tensor {

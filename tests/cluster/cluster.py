@@ -41,6 +41,7 @@ SHAPES = {
     "layers of one part": ["--arch", "nemotron_h_moe", "--layers", "6", "--pattern", "EM*E"],
     "short convolutions": ["--arch", "lfm2moe", "--layers", "5"],
     "latent attention": ["--arch", "deepseek2", "--layers", "5"],
+    "compressed attention": ["--arch", "deepseek4", "--layers", "5", "--q-lora", "64", "--index-top", "12", "--table-layers", "3"],
     "an indexer": ["--arch", "deepseek32", "--layers", "5", "--q-lora", "64", "--index-top", "48"],
 }
 

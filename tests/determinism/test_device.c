@@ -364,10 +364,11 @@ static void greedy(void **state) {
 static void other_shapes(void **state) {
     (void)state;
     static const char *const archs[] = {
-        "qwen2moe",       "llama",       "qwen3",    "qwen3next",     "deepseek2",    "gemma4",
-        "llama4",         "afmoe",       "arctic",   "cohere2moe",    "smallthinker", "step35",
-        "maple",          "phimoe",      "lfm2moe",  "granitehybrid", "jamba",        "deepseek32",
-        "nemotron_h_moe", "kimi-linear", "grovemoe", "bailingmoe3",   "minimax-m3",   "dots3note"};
+        "qwen2moe",      "llama",       "qwen3",      "qwen3next",      "deepseek2",
+        "gemma4",        "llama4",      "afmoe",      "arctic",         "cohere2moe",
+        "smallthinker",  "step35",      "maple",      "phimoe",         "lfm2moe",
+        "granitehybrid", "jamba",       "deepseek32", "nemotron_h_moe", "kimi-linear",
+        "grovemoe",      "bailingmoe3", "minimax-m3", "dots3note",      "deepseek4"};
     static const struct setting settings[] = {
         {.where = SL_EXPERTS_STREAMED,
          .device_percent = 40,
@@ -396,7 +397,7 @@ static void other_shapes(void **state) {
             c.n_expert = c.n_expert_used = c.n_expert_used_odd = 0, c.n_ff = 256;
         if (i == 17)
             c.n_ff_shared = c.n_ff_expert, c.n_lora_q = 64, c.n_index_top = 20;
-        if (i >= 22)
+        if (i >= 22) /* of deepseek4 blocks, of which a prompt has more */
             c.n_ff_shared = c.n_ff_expert, c.n_index_top = i == 22 ? 3 : 20, c.index_block = 7;
         if (i == 20)
             c.n_expert = 12, c.n_per_adjugate = 3, c.n_ff_adjugate = 96;

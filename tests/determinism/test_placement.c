@@ -676,6 +676,28 @@ static void latents_of_windows(void **state) {
     compare_all(&(struct subject){.name = "latents of windows", .config = &c});
 }
 
+/* A window and blocks of positions, some chosen; streams between layers; experts by tokens. */
+static void compressed(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("deepseek4");
+    c.n_expert = 11;
+    c.n_expert_used = 3;
+    c.n_ff_shared = 256;
+    c.n_head = 6;
+    c.head_dim = 64;
+    c.n_rot = 16;
+    c.n_lora_q = 64;
+    c.n_group_out = 3;
+    c.n_lora_out = 32;
+    c.n_layer_table = 2;
+    c.window = 24;
+    c.n_index_head = 6;
+    c.index_dim = 64;
+    c.n_index_top = 10;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_0, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "compressed", .config = &c});
+}
+
 /* Keys' and values' projections in one matrix; a query from one matrix. */
 static void joined_latents(void **state) {
     (void)state;
@@ -793,6 +815,7 @@ int main(void) {
         cmocka_unit_test(chosen_positions),
         cmocka_unit_test(chosen_blocks),
         cmocka_unit_test(latents_of_windows),
+        cmocka_unit_test(compressed),
         cmocka_unit_test(joined_latents),
         cmocka_unit_test(parts_with_norms),
         cmocka_unit_test(layers_with_embeddings),

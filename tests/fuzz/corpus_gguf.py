@@ -8,6 +8,7 @@ import struct
 
 OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus", "gguf")
 U32, F32, BOOL, STR, ARR = 4, 6, 7, 8, 9
+I32 = 26  # a type of tensors
 
 
 def text(s):
@@ -30,14 +31,14 @@ def kv(key, kind, value):
 
 
 def gguf(kvs, tensors, version=3):
-    """tensors: (name, dims), all F32."""
+    """tensors: (name, dims), of F32, or (name, dims, type), of 32 bits."""
     info, data = b"", 0
-    for name, dims in tensors:
+    for name, dims, *kind in tensors:
         n = 4
         for d in dims:
             n *= d
         info += text(name) + struct.pack("<I", len(dims)) + struct.pack("<%dQ" % len(dims), *dims)
-        info += struct.pack("<IQ", 0, data)
+        info += struct.pack("<IQ", kind[0] if kind else 0, data)
         data += -(-n // 32) * 32
     head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(kvs)) + b"".join(kvs) + info
     return head + bytes(-len(head) % 32 if tensors else 0) + bytes(data)
@@ -452,6 +453,45 @@ def parts_model(arch, lie=""):
     return gguf(keys, t)
 
 
+def compressed_model():
+    """deepseek4: layers with blocks of 4 and of 128 positions and without any, the first routed by a table."""
+    arch, embd, heads, dim, rot, ff, experts, low, out = "deepseek4", 8, 4, 6, 2, 4, 3, 5, 3
+    keys = [kv("general.architecture", STR, arch)]
+    for k, v in (("block_count", 3), ("context_length", 64), ("embedding_length", embd), ("attention.head_count", heads),
+                 ("attention.head_count_kv", 1), ("attention.key_length", dim), ("attention.value_length", dim),
+                 ("rope.dimension_count", rot), ("attention.q_lora_rank", low), ("attention.sliding_window", 8),
+                 ("attention.output_group_count", 2), ("attention.output_lora_rank", out), ("expert_count", experts),
+                 ("expert_used_count", 2), ("expert_feed_forward_length", ff), ("expert_shared_count", 1),
+                 ("expert_gating_func", 4), ("attention.indexer.head_count", 3), ("attention.indexer.key_length", 4),
+                 ("attention.indexer.top_k", 2), ("hyper_connection.count", 4), ("hyper_connection.sinkhorn_iterations", 20),
+                 ("hash_layer_count", 1), ("embedding_length_out", 4 * embd)):
+        keys.append(kv(arch + "." + k, U32, v))
+    for k, x in (("attention.layer_norm_rms_epsilon", 1e-6), ("attention.compress_rope_freq_base", 16e4),
+                 ("hyper_connection.epsilon", 1e-6), ("swiglu_clamp_exp", 10.0), ("expert_weights_scale", 1.5)):
+        keys.append(kv(arch + "." + k, F32, x))
+    keys += [kv(arch + ".attention.compress_ratios", ARR, [4, 128, 0]), kv("tokenizer.ggml.tokens", ARR, ["a", "b", "<s>"])]
+    t = [("token_embd.weight", [embd, 3]), ("output_norm.weight", [embd]), ("output_hc_fn.weight", [4 * embd, 4]),
+         ("output_hc_base.weight", [4]), ("output_hc_scale.weight", [1])]
+    for i, ratio in enumerate((4, 128, 0)):
+        names = [("attn_norm", [embd]), ("attn_q_a", [embd, low]), ("attn_q_a_norm", [low]), ("attn_q_b", [low, heads * dim]),
+                 ("attn_kv", [embd, dim]), ("attn_kv_a_norm", [dim]), ("attn_sinks", [heads]),
+                 ("attn_output_a", [heads * dim // 2, 2 * out]), ("attn_output_b", [2 * out, embd]), ("ffn_norm", [embd]),
+                 ("ffn_gate_inp", [embd, experts])]
+        for part in ("attn", "ffn"):
+            names += [("hc_%s_fn" % part, [4 * embd, 24]), ("hc_%s_base" % part, [24]), ("hc_%s_scale" % part, [3])]
+        for part, n in (("attn", dim), ("indexer", 4))[:2 if ratio == 4 else 1 if ratio else 0]:
+            width = 2 * n if ratio == 4 else n
+            names += [("%s_compressor_kv" % part, [embd, width]), ("%s_compressor_gate" % part, [embd, width]),
+                      ("%s_compressor_ape" % part, [width, ratio]), ("%s_compressor_norm" % part, [n])]
+        if ratio == 4:
+            names += [("indexer.attn_q_b", [low, 12]), ("indexer.proj", [embd, 3])]
+        for n, d in (("gate", [embd, ff]), ("up", [embd, ff]), ("down", [ff, embd])):
+            names += [("ffn_%s_exps" % n, d + [experts]), ("ffn_%s_shexp" % n, d)]
+        t += [("blk.%d.%s.weight" % (i, n), d) for n, d in names]
+        t.append(("blk.%d.exp_probs_b.bias" % i, [experts]) if i else ("blk.0.ffn_gate_tid2eid.weight", [2, 3], I32))
+    return gguf(keys, t)
+
+
 def experts_each(have, said=None):
     """A qwen3moe whose layers have so many experts each, 0 of a dense one. said: what the file says instead."""
     arch, embd, heads, dim, ff = "qwen3moe", 8, 2, 4, 8
@@ -505,6 +545,11 @@ LIES = {
     "dots3note": {"attention.indexer.types": 0, "attention.sliding_window": 0, "attention.kv_lora_rank_swa": 2**31,
                   "attention.key_length_mla_swa": 2, "attention.value_length_mla_swa": 0, "attention.key_length_swa": 9,
                   "attention.value_length_swa": 9, "attention.indexer.key_length": 1, "rope.freq_base_swa": -1.0},
+    "deepseek4": {"attention.q_lora_rank": 0, "attention.indexer.head_count": 2**31, "attention.indexer.key_length": 1,
+                  "attention.indexer.top_k": 0, "attention.output_group_count": 3, "attention.output_lora_rank": 2**31,
+                  "attention.compress_rope_freq_base": -1.0, "attention.compress_ratios": 5, "hyper_connection.count": 3,
+                  "hyper_connection.sinkhorn_iterations": 0, "hyper_connection.epsilon": NAN, "hash_layer_count": 4,
+                  "swiglu_clamp_exp": NAN, "embedding_length_out": 8, "attention.sliding_window": 0},
     "deepseek2-joined": {"attention.value_length": 2**31, "rope.dimension_count": 2**31, "attention.head_count_kv": 1},
     "mistral4": {"attention.temperature_length": 0, "attention.temperature_scale": -1.0},
     "mistral3": {"attention.temperature_scale": NAN, "rope.scaling.original_context_length": 0},
@@ -565,6 +610,7 @@ def main():
     files["deepseek32"] = latent_model(False, "deepseek32")
     files["glm-dsa"] = latent_model(False, "glm-dsa")
     files["dots3note"] = latent_model(False, "dots3note")
+    files["deepseek4"] = compressed_model()
     files.update((name, parts_model(name)) for name in PARTS)
     files["step35-clamps-of-two"] = parts_model("step35", "swiglu_clamp_exp=[0.5,0.5]")
     files["maple-limits-of-two"] = parts_model("maple", "swiglu_clamp_exp=[0.5,0.5]")

@@ -7,7 +7,7 @@ import struct
 import sys
 
 # As fuzz_stages.c has them, and what every answer carries (struct sl_stage_counts, sl_activity_sums).
-EMBD, VOCAB, BLOCKS, PAGE, TAIL, HEAT = 8, 70, 2, 48, 16, 28
+ROW, EMBD, VOCAB, BLOCKS, PAGE, TAIL, HEAT = 8, 4, 70, 2, 48, 16, 28
 COUNTS, SUMS = 15, 24
 STEP, LOGITS, READ_PAGE, WRITE_PAGE, EXPERTS, HEAT_OF, DISK, HELLO, HIDDEN = 3, 4, 5, 6, 7, 8, 10, 0, 13
 
@@ -21,7 +21,7 @@ def u64(*v):
 
 
 def head(kind, what):
-    return struct.pack("<HHIQH", 2, kind, 0, 77, what)
+    return struct.pack("<HHIQH", 3, kind, 0, 77, what)
 
 
 def ask(what, fields=b"", first=0):
@@ -43,7 +43,7 @@ def step_ahead(n_failed=0, n_out=4, sent=0):
     out = u32(1, n, n, n_out, n_failed) + bytes([0, 1, 0, sent, 1]) + u32(*range(n)) + u32(*pos) + u32(*[8] * n) + u32(*[4] * n)
     out += u32(*[i % 2 for i in range(n)]) + u32(*[p + 1 for p in pos]) + u32(*range(n_out)) + bytes(4 * n_out)
     out += bytes(i < n_failed for i in range(n)) + u32(1, 3, 1, 2) + u32(0, 0) + u32(2, 3, 3) + u32(0, 0)
-    return out + bytes(sent * 4 * n * EMBD)
+    return out + bytes(sent * 4 * n * ROW)
 
 
 def step(n_rows=4, pages=((1, 3, 1, 2), (0, 0)), slot=8, sent=1, micro_batch=1):
@@ -52,12 +52,12 @@ def step(n_rows=4, pages=((1, 3, 1, 2), (0, 0)), slot=8, sent=1, micro_batch=1):
     out = u32(micro_batch, n, 2, 2, 1) + bytes([0, 1, 0, sent, 0]) + u32(*range(n)) + u32(*pos) + u32(*[slot] * n) + u32(*[4] * n)
     out += u32(*[i % 2 for i in range(n)]) + u32(*[p + 1 for p in pos]) + u32(0, 1) + struct.pack("<2f", 0.5, 1.5)
     out += bytes(i == 2 for i in range(n)) + b"".join(u32(*p) for p in pages) + u32(2, 3, 3) + u32(0, 0)
-    return out + (struct.pack(f"<{n * EMBD}f", *range(n * EMBD)) if sent else b"")
+    return out + (struct.pack(f"<{n * ROW}f", *range(n * ROW)) if sent else b"")
 
 
 LOGITS_OF = u32(2) + b"\1\1\1\0\0" + bytes(4 * 2 * VOCAB) + bytes(2 * 4 * 2 * BLOCKS)
-STEP_ANSWER = u32(2) + b"\1" + u64(5, 9) + b"\0\0\1\1" + LOGITS_OF + bytes(4 * 4 * EMBD)
-HELLO_ANSWER = u64(1, 2) + u32(3) + b"cpu" + b"\1\1\0" + u64(1, 2) + u32(0, 4, 8, 70, 3, 2, 5) + u64(48, 16, 28)
+STEP_ANSWER = u32(2) + b"\1" + u64(5, 9) + b"\0\0\1\1" + LOGITS_OF + bytes(4 * 4 * ROW)
+HELLO_ANSWER = u64(1, 2) + u32(3) + b"cpu" + b"\1\1\0" + u64(1, 2) + u32(0, 4, 8, 4, 70, 3, 2, 5) + u64(48, 16, 28)
 
 FILES = {
     "step": ask(STEP, step()),
@@ -66,9 +66,9 @@ FILES = {
     "step-ahead-failed": ask(STEP, step_ahead(n_failed=1)),
     "step-ahead-out": ask(STEP, step_ahead(n_out=3)),
     "step-ahead-sent": ask(STEP, step_ahead(sent=1)),
-    "rows": rows(b"\1" + bytes(4 * 4 * EMBD)),
+    "rows": rows(b"\1" + bytes(4 * 4 * ROW)),
     "rows-none": rows(b"\0"),
-    "rows-few": rows(b"\1" + bytes(4 * 3 * EMBD)),
+    "rows-few": rows(b"\1" + bytes(4 * 3 * ROW)),
     "rows-more": rows(b"\0" + bytes(4)),
     "step-slot": ask(STEP, step(slot=9 * 64)),
     "step-pages": ask(STEP, step(pages=((1, 3, 1, 9), (0, 0)))),

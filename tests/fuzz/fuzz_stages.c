@@ -20,7 +20,8 @@ static const struct sl_message_limits limits = {.n_micro_batches = 2,
                                                 .seq_pages = 4,
                                                 .n_pages = 9,
                                                 .n_tails = 5,
-                                                .n_embd = 8,
+                                                .n_row = 8,
+                                                .n_embd = 4,
                                                 .n_vocab = 70,
                                                 .n_routed = 2,
                                                 .n_expert = 5,
@@ -149,7 +150,7 @@ static void take_rows(const uint8_t *data, size_t size) {
     if (sl_message_head(data, size, &head, &err) != SL_OK || head.kind != SL_MESSAGE_ROWS ||
         sl_message_get_rows(data, size, &limits, &c, arrays.rows, &come, &err) != SL_OK)
         return;
-    must(size == SL_MESSAGE_ROWS_BYTES(come ? 4 : 0, limits.n_embd));
+    must(size == SL_MESSAGE_ROWS_BYTES(come ? 4 : 0, limits.n_row));
     must(sl_message_put_rows(&c, head.number, &limits, come ? arrays.rows : NULL, again, room, &n,
                              &err) == SL_OK);
     must(n == size && memcmp(again, data, n) == 0);

@@ -231,6 +231,20 @@ CASES = [
     ("glm-dsa f32, beside double precision", f"--seed 2 --arch glm-dsa {F32} --experts 7 --top-k 3 {MLA} --q-lora 56 "
      "--layers 5 --dense-layers 2 --nextn 1 --index-heads 19 --index-dim 64 --index-top 70 --index-every 2 --sigmoid", CHOICES,
      LONG),
+    # More blocks than an indexer chooses, and more positions than a window has. Many heads, as above.
+    ("deepseek4 f32", f"--seed 2 --arch deepseek4 {F32} {MOE} --head-dim 64 --rotated 16 --index-heads 17 --index-dim 64 "
+     "--index-top 48", True, CHOSEN),
+    ("deepseek4 f32, all blocks", f"--arch deepseek4 {F32} {MOE} --head-dim 64 --rotated 16 --index-top 1000", True, LONG),
+    ("deepseek4 f32, odd, yarn", f"--seed 1 --arch deepseek4 {F32} --experts 7 --top-k 3 --layers 5 --embd 192 --heads 6 "
+     "--head-dim 96 --rotated 32 --q-lora 40 --out-groups 3 --out-lora 20 --index-heads 19 --index-dim 64 --index-top 37 "
+     "--window 50 --table-layers 2 --yarn 8 --rope-base 1e4 --router-scale 1.5", True, LONG),
+    ("deepseek4 f32, six layers, five by a table", f"--seed 2 --arch deepseek4 {F32} --experts 12 --top-k 4 --layers 6 "
+     "--heads 5 --head-dim 48 --rotated 8 --out-groups 1 --out-lora 64 --index-heads 23 --index-dim 64 --index-top 60 "
+     "--window 100 --table-layers 5", True, LONG),
+    ("deepseek4 q8_0", f"--arch deepseek4 -t Q8_0 {MOE} --head-dim 64 --rotated 32 --index-heads 18 --index-dim 64 "
+     "--index-top 100", KL, LONG),
+    ("deepseek4 q4_K", f"--arch deepseek4 -t Q4_K {MOE} --head-dim 128 --rotated 64 --q-lora 256 --out-lora 256 --expert-ff 256 "
+     "--index-heads 18 --index-dim 128 --index-top 64", KL, LONG),
     ("deepseek32 q8_0, four indexers", f"--arch deepseek32 -t Q8_0 {MOE} --heads 6 --head-dim 96 --rotated 32 --value-dim 64 "
      "--latent 128 --q-lora 64 --index-heads 18 --index-dim 128 --index-top 128", KL, LONG),
     ("glm-dsa q4_K, an indexer", f"--arch glm-dsa -t Q4_K {MOE} --heads 4 --head-dim 96 --rotated 32 --value-dim 64 "

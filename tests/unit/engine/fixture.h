@@ -87,6 +87,13 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
         c.n_latent_window = 32;
         c.rope_base_window = 10000;
     }
+    if (strcmp(arch, "deepseek4") == 0) { /* layers with blocks of 4, of 128, and without */
+        c.n_lora_q = 32;
+        c.n_lora_out = 16;
+        c.n_index_head = 3;
+        c.index_dim = 48;
+        c.n_index_top = 8;
+    }
     if (blocks) {
         c.n_rot = 16;
         c.index_dim = 24;

@@ -158,7 +158,8 @@ static void slices_of_layers_that_differ(void **state) {
         "ernie4_5-moe",   "hunyuan-moe", "gpt-oss",       "qwen35moe",    "qwen3next",
         "deepseek2",      "gemma4",      "granitemoe",    "smallthinker", "maple",
         "phimoe",         "lfm2moe",     "granitehybrid", "jamba",        "deepseek32",
-        "nemotron_h_moe", "kimi-linear", "bailingmoe3",   "minimax-m3",   "dots3note"};
+        "nemotron_h_moe", "kimi-linear", "bailingmoe3",   "minimax-m3",   "dots3note",
+        "deepseek4"};
     const size_t first = BY_BUILD(0, 0, 2),
                  end = BY_BUILD(sizeof archs / sizeof *archs, sizeof archs / sizeof *archs, 3);
     static const char *const splits[] = {NULL, "1,4", "2,3", "4,1"};

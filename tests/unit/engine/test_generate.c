@@ -5,13 +5,15 @@
 
 #include "engine/sample/sampler.h"
 
+#include <fcntl.h>
+
 /* One of each kind of layer first: the others bring no other threads. */
 static const char *const archs[] = {
     "gpt-oss",  "qwen35moe",    "deepseek2",  "qwen3moe",    "qwen2moe",       "llama",
     "olmoe",    "qwen3",        "qwen3next",  "qwen35",      "ernie4_5-moe",   "hunyuan-moe",
     "gemma4",   "smallthinker", "maple",      "phimoe",      "lfm2moe",        "granitehybrid",
     "jamba",    "deepseek32",   "glm-dsa",    "kimi-linear", "nemotron_h_moe", "nemotron_h",
-    "grovemoe", "bailingmoe3",  "minimax-m3", "dots3note",
+    "grovemoe", "bailingmoe3",  "minimax-m3", "dots3note",   "deepseek4",
 };
 #define N_ARCHS BY_BUILD(sizeof archs / sizeof *archs, sizeof archs / sizeof *archs, 3)
 
@@ -205,6 +207,30 @@ static void score_bounds(void **state) {
     close_model(&m);
 }
 
+/* A table that gives a token an expert which is not there is refused by name, wherever its layer's
+ * weights are. */
+static void tables_that_lie(void **state) {
+    (void)state;
+    static const int32_t lies[] = {6, -1, INT32_MAX};
+    for (uint32_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        struct sl_synth_config sc = tiny_config("deepseek4");
+        struct sl_engine_config c = {.n_threads = 1, .ctx_tokens = 64, .parallel = 1};
+        struct test_model m;
+        struct sl_engine *e = NULL;
+        sc.n_layer_table = 2;
+        open_model(&m, &sc);
+        const struct sl_gguf_tensor *t = m.model->layers[1].t[SL_L_ROUTER_TABLE];
+        int fd = open(m.path, O_WRONLY);
+        assert_true(fd >= 0);
+        assert_int_equal(pwrite(fd, &lies[i], 4, (off_t)(t->offset_bytes + 4 * (2 * 500 + 1))), 4);
+        close(fd);
+        assert_int_equal(sl_engine_create(m.model, &c, NULL, &e, &test_err), SL_ERR_CORRUPT);
+        assert_non_null(strstr(test_err.text, "blk.1.ffn_gate_tid2eid.weight"));
+        assert_non_null(strstr(test_err.text, "token 500"));
+        close_model(&m);
+    }
+}
+
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
@@ -213,6 +239,7 @@ int main(void) {
         cmocka_unit_test(scheduling_does_not_show_with_q8_kv),
         cmocka_unit_test(instruction_sets_agree),
         cmocka_unit_test(score_bounds),
+        cmocka_unit_test(tables_that_lie),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

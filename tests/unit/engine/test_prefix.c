@@ -128,6 +128,14 @@ static int setup_note(void **state) {
     return 0;
 }
 
+/* Rows of a window, what blocks are made of, and the blocks. */
+static int setup_compressed(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("deepseek4");
+    open_model(&tiny, &c);
+    return 0;
+}
+
 static int teardown(void **state) {
     (void)state;
     close_model(&tiny);
@@ -509,5 +517,6 @@ int main(void) {
     failed += cmocka_run_group_tests(tests, setup_index, teardown);
     failed += cmocka_run_group_tests(tests, setup_blocks, teardown);
     failed += cmocka_run_group_tests(tests, setup_note, teardown);
+    failed += cmocka_run_group_tests(tests, setup_compressed, teardown);
     return failed;
 }

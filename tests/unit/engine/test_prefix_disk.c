@@ -28,7 +28,7 @@ static int open_tiny(void **state) {
 /* What else layers keep of a sequence, each with experts. */
 static const char *const kinds[] = {"gpt-oss", "qwen35moe",      "deepseek2",   "granitehybrid",
                                     "lfm2moe", "nemotron_h_moe", "kimi-linear", "jamba",
-                                    "glm-dsa", "minimax-m3",     "dots3note"};
+                                    "glm-dsa", "minimax-m3",     "dots3note",   "deepseek4"};
 static uint32_t of_kind;
 
 static int open_kind(void **state) {

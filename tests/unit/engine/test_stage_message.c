@@ -13,7 +13,8 @@ static const struct sl_message_limits limits = {.n_micro_batches = 2,
                                                 .seq_pages = 4,
                                                 .n_pages = 9,
                                                 .n_tails = 5,
-                                                .n_embd = 8,
+                                                .n_row = 8,
+                                                .n_embd = 4,
                                                 .n_vocab = 70,
                                                 .n_routed = 2,
                                                 .n_expert = 5,
@@ -61,7 +62,7 @@ static struct sl_stage_call a_step(void) {
             sl_step_add_out(&s, 0.5f + (float)i);
     }
     here.failed[2] = 1;
-    for (uint32_t i = 0; i < 4 * limits.n_embd; i++)
+    for (uint32_t i = 0; i < 4 * limits.n_row; i++)
         here.rows[i] = (float)i / 3;
     for (uint32_t i = 0; i < 2; i++) {
         here.pages.changed[i] = (struct sl_page_range){0, 0};
@@ -123,7 +124,7 @@ static void steps_come_out_as_they_went_in(void **state) {
     assert_memory_equal(a.out_rows, b.out_rows, 2 * sizeof *a.out_rows);
     assert_memory_equal(a.sums_at, b.sums_at, 2 * sizeof *a.sums_at);
     assert_memory_equal(here.failed, got.with.failed, 4);
-    assert_memory_equal(here.rows, got.with.rows, 4 * limits.n_embd * sizeof(float));
+    assert_memory_equal(here.rows, got.with.rows, 4 * limits.n_row * sizeof(float));
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(got.with.pages->changed[i].first, 1);
         assert_int_equal(got.with.pages->changed[i].end, 3 + i);
@@ -273,6 +274,7 @@ static void what_a_stage_is_comes_out_as_it_went_in(void **state) {
                                  .arithmetic = {UINT64_MAX - 3, 4},
                                  .first_layer = 5,
                                  .n_layer = 6,
+                                 .n_row = 70,
                                  .n_embd = 7,
                                  .n_vocab = 8,
                                  .n_logit_rows = 9,
@@ -406,7 +408,7 @@ static void rows_that_come_later(void **state) {
     struct sl_message_head h;
     size_t n = 0;
     bool come = false;
-    assert_true(limits.n_embd <= 64);
+    assert_true(limits.n_row <= 64);
     c.ask.step.n_rows = 2;
     c.ask.step.n_failed = 0;
     c.ask.step.sent = SL_SENT_LATER;
@@ -418,21 +420,21 @@ static void rows_that_come_later(void **state) {
     assert_int_equal(there.failed[0] | there.failed[1], 0);
     here.failed[0] = 0;
 
-    memset(there.rows, 0, 2 * limits.n_embd * sizeof(float));
+    memset(there.rows, 0, 2 * limits.n_row * sizeof(float));
     assert_ok(sl_message_put_rows(&c, 77, &limits, here.rows, bytes, sizeof bytes, &n, &test_err));
-    assert_int_equal(n, SL_MESSAGE_ROWS_BYTES(2, limits.n_embd));
+    assert_int_equal(n, SL_MESSAGE_ROWS_BYTES(2, limits.n_row));
     assert_ok(sl_message_head(bytes, n, &h, &test_err));
     assert_true(h.kind == SL_MESSAGE_ROWS && h.what == SL_STAGE_STEP && h.number == 77);
     assert_ok(sl_message_get_rows(bytes, n, &limits, &got, there.rows, &come, &test_err));
     assert_true(come);
-    assert_memory_equal(there.rows, here.rows, 2 * limits.n_embd * sizeof(float));
+    assert_memory_equal(there.rows, here.rows, 2 * limits.n_row * sizeof(float));
     got.ask.step.n_rows = 1; /* those of another step */
     assert_int_equal(sl_message_get_rows(bytes, n, &limits, &got, there.rows, &come, &test_err),
                      SL_ERR_PROTOCOL);
     bytes[16] = SL_STAGE_LOGITS;
     assert_int_equal(sl_message_head(bytes, n, &h, &test_err), SL_ERR_PROTOCOL);
     assert_ok(sl_message_put_rows(&c, 77, &limits, NULL, bytes, sizeof bytes, &n, &test_err));
-    assert_int_equal(n, SL_MESSAGE_ROWS_BYTES(0, limits.n_embd));
+    assert_int_equal(n, SL_MESSAGE_ROWS_BYTES(0, limits.n_row));
     assert_ok(sl_message_get_rows(bytes, n, &limits, &got, there.rows, &come, &test_err));
     assert_false(come);
 

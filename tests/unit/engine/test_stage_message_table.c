@@ -14,7 +14,8 @@ static const struct sl_message_limits with_tails = {.n_micro_batches = 2,
                                                     .seq_pages = 4,
                                                     .n_pages = 9,
                                                     .n_tails = 5,
-                                                    .n_embd = 8,
+                                                    .n_row = 8,
+                                                    .n_embd = 4,
                                                     .n_vocab = 70,
                                                     .n_routed = 2,
                                                     .n_expert = 5,
@@ -103,12 +104,13 @@ static void take_pages(struct walk *w, const char *name, uint64_t n_seq) {
 
 /* What both sides have agreed on. */
 #define AGREED                                                                                     \
-    const uint64_t has_tails = w->l->n_tails > 0, n_seq = w->l->n_seq, n_embd = w->l->n_embd,      \
-                   n_vocab = w->l->n_vocab, n_routed = w->l->n_routed, n_expert = w->l->n_expert,  \
-                   page_bytes = w->l->page_bytes, tail_bytes = w->l->tail_bytes,                   \
-                   heat_bytes = w->l->heat_bytes, n_blocks = (n_vocab + 63) / 64;                  \
-    (void)has_tails, (void)n_seq, (void)n_embd, (void)n_vocab, (void)n_routed, (void)n_expert,     \
-        (void)page_bytes, (void)tail_bytes, (void)heat_bytes, (void)n_blocks;
+    const uint64_t has_tails = w->l->n_tails > 0, n_seq = w->l->n_seq, n_row = w->l->n_row,        \
+                   n_embd = w->l->n_embd, n_vocab = w->l->n_vocab, n_routed = w->l->n_routed,      \
+                   n_expert = w->l->n_expert, page_bytes = w->l->page_bytes,                       \
+                   tail_bytes = w->l->tail_bytes, heat_bytes = w->l->heat_bytes,                   \
+                   n_blocks = (n_vocab + 63) / 64;                                                 \
+    (void)has_tails, (void)n_seq, (void)n_row, (void)n_embd, (void)n_vocab, (void)n_routed,        \
+        (void)n_expert, (void)page_bytes, (void)tail_bytes, (void)heat_bytes, (void)n_blocks;
 /* What an answer has of its request, which comes to other fields of that for other requests. */
 #define ASKED                                                                                      \
     const uint64_t well = value_of(w, "status") == 0,                                              \
@@ -194,7 +196,7 @@ static void begin_message(struct message *m, const struct sl_message_limits *l,
                                             .bytes = m->arrays.bytes};
     m->call.with.out_logits =
         (struct sl_logits){m->arrays.logits, {m->arrays.max, m->arrays.at, m->arrays.sum, 0}};
-    for (size_t i = 0; i < (size_t)l->max_rows * l->n_embd; i++)
+    for (size_t i = 0; i < (size_t)l->max_rows * l->n_row; i++)
         m->arrays.rows[i] = (float)i / 3;
     for (size_t i = 0; i < (size_t)l->max_out * l->n_vocab; i++)
         m->arrays.logits[i] = (float)i / 5;
@@ -274,7 +276,7 @@ static void steps(void **state) {
         are(w, "out_rows", s.out_rows, 8);
         are(w, "sums_at", s.sums_at, 8);
         are(w, "failed", m.arrays.failed, 4);
-        are(w, "rows", m.arrays.rows, sent ? 4 * 4 * l->n_embd : 0);
+        are(w, "rows", m.arrays.rows, sent ? 4 * 4 * l->n_row : 0);
         end_message(&m);
     }
     assert_int_equal(SL_KV_PAGE_TOKENS, 64); /* as the table says of `slot` */
@@ -319,7 +321,7 @@ static void answers_to_steps(void **state) {
         are(w, "max", m.arrays.max, has & 4 && !largest ? 16 : 0);
         are(w, "at", m.arrays.at, has & 8 && !largest ? 16 : 0);
         are(w, "sum", m.arrays.sum, has & 16 ? 16 : 0);
-        are(w, "out_rows", m.arrays.rows, has == 31 ? 4 * 4 * with_tails.n_embd : 0);
+        are(w, "out_rows", m.arrays.rows, has == 31 ? 4 * 4 * with_tails.n_row : 0);
         end_message(&m);
     }
 }

@@ -207,15 +207,17 @@ static void test_gpt_oss(void **state) {
 static void test_arch_list(void **state) {
     (void)state;
     const char *want[] = {
-        "smallthinker",  "maple",     "phimoe",     "hy_v3",        "mellum",      "granitemoe",
-        "exaone-moe",    "dots1",     "deepseek",   "bailingmoe",   "bailingmoe2", "minimax-m2",
-        "minimax-m3",    "dots3note", "glm4moe",    "qwen3moe",     "qwen2moe",    "olmoe",
-        "llama",         "qwen3",     "qwen2",      "ernie4_5-moe", "hunyuan-moe", "gpt-oss",
-        "qwen3next",     "qwen35moe", "qwen35",     "qwen3vlmoe",   "deepseek2",   "gemma4",
-        "llama4",        "afmoe",     "laguna",     "cohere2moe",   "dbrx",        "grok",
-        "mimo2",         "mistral4",  "arctic",     "step35",       "mistral3",    "lfm2moe",
-        "granitehybrid", "jamba",     "deepseek32", "glm-dsa",      "nemotron_h",  "nemotron_h_moe",
-        "kimi-linear",   "grovemoe",  "bailingmoe3"};
+        "smallthinker", "maple",        "phimoe",         "hy_v3",       "mellum",
+        "granitemoe",   "exaone-moe",   "dots1",          "deepseek",    "bailingmoe",
+        "bailingmoe2",  "minimax-m2",   "minimax-m3",     "dots3note",   "glm4moe",
+        "qwen3moe",     "qwen2moe",     "olmoe",          "llama",       "qwen3",
+        "qwen2",        "ernie4_5-moe", "hunyuan-moe",    "gpt-oss",     "qwen3next",
+        "qwen35moe",    "qwen35",       "qwen3vlmoe",     "deepseek2",   "gemma4",
+        "llama4",       "afmoe",        "laguna",         "cohere2moe",  "dbrx",
+        "grok",         "mimo2",        "mistral4",       "arctic",      "step35",
+        "mistral3",     "lfm2moe",      "granitehybrid",  "jamba",       "deepseek32",
+        "glm-dsa",      "nemotron_h",   "nemotron_h_moe", "kimi-linear", "grovemoe",
+        "bailingmoe3",  "deepseek4"};
     uint32_t n_want = sizeof want / sizeof want[0];
     uint32_t n = 0;
     for (; sl_model_arch_at(n); n++) {
