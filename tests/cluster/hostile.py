@@ -38,7 +38,7 @@ def text(s, length=None):
     return struct.pack("<I", len(s) if length is None else length) + s.encode()
 
 
-def hello(program, role=1, messages=2, name="liar", more=b"\0"):
+def hello(program, role=1, messages=3, name="liar", more=b"\0"):
     return struct.pack("<II", role, messages) + text(program) + text(name) + more
 
 
@@ -385,7 +385,7 @@ class Hostile:
             "a later number": frame("HELLO", hello(version), number=2), "the same frame again": good + good,
             "no role": frame("HELLO", hello(version, role=7)), "a worker": frame("HELLO", hello(version, role=2)),
             "another program": frame("HELLO", hello("0.0.1")),
-            "a name of 4 GiB": frame("HELLO", struct.pack("<II", 1, 2) + text(version) + struct.pack("<I", 0xFFFFFFFF) + b"x"),
+            "a name of 4 GiB": frame("HELLO", struct.pack("<II", 1, 3) + text(version) + struct.pack("<I", 0xFFFFFFFF) + b"x"),
             "a flag of 2": frame("HELLO", hello(version, more=b"\2")), "more than all": frame("HELLO", hello(version, more=b"\0\0")),
             "no hello": frame("LOAD", load(content)), "two hellos": good + frame("HELLO", hello(version), number=2),
             "a call before its stage": good + frame("CALL", bytes(40), number=2),
