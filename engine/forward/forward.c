@@ -19,6 +19,11 @@ static uint32_t tables_elems(const struct sl_memory_plan *p) {
     return sl_step_elems(sl_forward_table_rows(p->config.batch_tokens), p->n_logit_rows);
 }
 
+/* Elements of a tensor of gates' places that has to become floats; 0: it is, or there is none. */
+static uint64_t place_elems(const struct sl_gguf_tensor *t) {
+    return t && t->dtype != SL_DTYPE_F32 ? t->ne[0] * t->ne[1] : 0;
+}
+
 /* Lays the buffers out from base on; returns the end. */
 static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_plan *p,
                          uintptr_t base, struct sl_activations *a) {
@@ -43,6 +48,11 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->stream_w = take(&c, rows * needs.streams, 4);
     a->out_stream_w = take(&c, out * needs.streams, 4);
     a->stream_x = take(&c, wide * rows * hp->n_embd, 4);
+    uint64_t n_places = 0;
+    for (uint32_t l = 0; l < hp->n_layer; l++)
+        n_places += place_elems(model->layers[l].t[SL_L_BLOCK_PLACE]) +
+                    place_elems(model->layers[l].t[SL_L_INDEX_PLACE]);
+    a->places = take(&c, n_places, 4);
     uint64_t embds = rows * hp->n_layer * hp->n_embd_layer;
     for (uint32_t i = 0; i < SL_TABLES; i++)
         a->table_rows[i] =
@@ -153,6 +163,47 @@ static enum sl_status init_ropes(struct sl_forward *f, const struct sl_model *mo
     return status == SL_OK
                ? status
                : sl_fail(err, status, "preparing the RoPE frequencies: %s", sl_status_text(status));
+}
+
+/* Rows of t become floats at y, as rows of an embedding do. */
+static enum sl_status read_places(struct sl_forward *f, const struct sl_weights *weights,
+                                  const struct sl_gguf_tensor *t, float *y) {
+    struct sl_weight w = {t->dtype, (uint32_t)t->ne[0], (uint32_t)t->ne[1],
+                          sl_weights_addr(weights, t)};
+    for (uint32_t row = 0, n; row < w.n_out; row += n) {
+        uint32_t ids[64],
+            most = f->plan->config.batch_tokens < 64 ? f->plan->config.batch_tokens : 64;
+        n = w.n_out - row < most ? w.n_out - row : most;
+        for (uint32_t i = 0; i < n; i++)
+            ids[i] = row + i;
+        SL_TRY(sl_forward_upload(f, f->a.tables, ids, n * sizeof *ids));
+        SL_TRY(sl_op_embed(f->dev, &(struct sl_op_embed){.w = w,
+                                                         .ids = f->a.tables,
+                                                         .y = y + (size_t)row * w.n_in,
+                                                         .n_tok = n,
+                                                         .scale = 1}));
+        SL_TRY(sl_device_sync(f->dev));
+    }
+    return SL_OK;
+}
+
+static enum sl_status init_places(struct sl_forward *f, const struct sl_model *model,
+                                  const struct sl_weights *weights, struct sl_err *err) {
+    float *at = f->a.places;
+    for (uint32_t l = 0; l < model->hp.n_layer; l++)
+        for (uint32_t i = 0; i < 2; i++) {
+            const struct sl_gguf_tensor *t =
+                model->layers[l].t[i ? SL_L_INDEX_PLACE : SL_L_BLOCK_PLACE];
+            if (!place_elems(t))
+                continue;
+            enum sl_status status = read_places(f, weights, t, at);
+            if (status != SL_OK)
+                return sl_fail(err, status, "tensor '%.*s': %s", (int)t->name.len, t->name.ptr,
+                               sl_status_text(status));
+            *(i ? &f->layers[l].index_place : &f->layers[l].block_place) = at;
+            at += place_elems(t);
+        }
+    return SL_OK;
 }
 
 /* Are the numbers in tables of tokens' experts experts? The file's word is not taken for it. */
@@ -268,6 +319,8 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
         status = sl_forward_tables_init(f, config->model, err);
     if (status == SL_OK)
         status = init_ropes(f, config->model, config->weights, err);
+    if (status == SL_OK)
+        status = init_places(f, config->model, config->weights, err);
     if (status == SL_OK)
         status = upload_adjugate(f, config->model, err);
     if (status == SL_OK)

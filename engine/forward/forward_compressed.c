@@ -324,6 +324,11 @@ static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
     sl_raise(&needs->chosen, c->n_index_top);
 }
 
+/* NULL where they have another type: forward.c then makes floats of them. */
+static const float *floats(struct sl_binder *b, const struct sl_gguf_tensor *t) {
+    return t && t->dtype == SL_DTYPE_F32 ? sl_bind_vector(b, t) : NULL;
+}
+
 static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out) {
     out->attn_norm = sl_bind_vector(b, in->t[SL_L_ATTN_NORM]);
     out->q_a = sl_bind_matrix(b, in->t[SL_L_LATENT_Q_A]);
@@ -334,12 +339,12 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->sinks = sl_bind_vector(b, in->t[SL_L_ATTN_SINKS]);
     out->block_kv = sl_bind_matrix(b, in->t[SL_L_BLOCK_KV]);
     out->block_gate = sl_bind_matrix(b, in->t[SL_L_BLOCK_GATE]);
-    out->block_place = sl_bind_vector(b, in->t[SL_L_BLOCK_PLACE]);
+    out->block_place = floats(b, in->t[SL_L_BLOCK_PLACE]);
     out->block_norm = sl_bind_vector(b, in->t[SL_L_BLOCK_NORM]);
     out->index_q = sl_bind_matrix(b, in->t[SL_L_INDEX_Q]);
     out->index_k = sl_bind_matrix(b, in->t[SL_L_INDEX_K]);
     out->index_gate = sl_bind_matrix(b, in->t[SL_L_INDEX_GATE]);
-    out->index_place = sl_bind_vector(b, in->t[SL_L_INDEX_PLACE]);
+    out->index_place = floats(b, in->t[SL_L_INDEX_PLACE]);
     out->index_w = sl_bind_matrix(b, in->t[SL_L_INDEX_WEIGHTS]);
     out->index_norm = sl_bind_vector(b, in->t[SL_L_INDEX_K_NORM]);
     out->out_group = sl_bind_matrix(b, in->t[SL_L_ATTN_OUT_GROUP]);
@@ -369,6 +374,8 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     sl_ask_plain(a, SL_OP_rms_norm);
     sl_ask_plain(a, SL_OP_rope_table);
     sl_ask_plain(a, SL_OP_rope);
+    sl_ask_weight(a, SL_OP_embed, layer->t[SL_L_BLOCK_PLACE]);
+    sl_ask_weight(a, SL_OP_embed, layer->t[SL_L_INDEX_PLACE]);
     sl_ask_weight(a, SL_OP_head_matmul, layer->t[SL_L_ATTN_OUT_GROUP]);
     for (uint32_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
         sl_ask_weight(a, SL_OP_matmul, layer->t[matrices[i]]);

@@ -75,6 +75,9 @@ struct sl_activations {
     /* Of hyper-connections; nothing where there are none: rows normed as a whole; the weights of
      * their streams, of rows that go on to the logits too; what a part reads of a row. */
     float *streams_h, *stream_w, *out_stream_w, *stream_x;
+    /* What compressed attention adds to gates by place, of all layers that have it in a type of
+     * weights: as floats. */
+    float *places;
     uint8_t *table_rows[SL_TABLES]; /* [B, row's bytes] of streamed tables, the step's */
     uint32_t *table_ids;            /* [B] which of them: 0, 1, ... */
     float *layer_embd;              /* [B, n_layer, n_embd_layer] */

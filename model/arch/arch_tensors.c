@@ -196,10 +196,10 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_INDEX_WEIGHTS] = {"indexer.proj.weight", {D_EMBD, D_INDEX_HEADS}, false},
     [SL_L_BLOCK_KV] = {"attn_compressor_kv.weight", {D_EMBD, D_BLOCK}, false},
     [SL_L_BLOCK_GATE] = {"attn_compressor_gate.weight", {D_EMBD, D_BLOCK}, false},
-    [SL_L_BLOCK_PLACE] = {"attn_compressor_ape.weight", {D_BLOCK, D_RATIO}, true},
+    [SL_L_BLOCK_PLACE] = {"attn_compressor_ape.weight", {D_BLOCK, D_RATIO}, false},
     [SL_L_BLOCK_NORM] = {"attn_compressor_norm.weight", {D_LATENT}, true},
     [SL_L_INDEX_GATE] = {"indexer_compressor_gate.weight", {D_EMBD, D_INDEX_KEY}, false},
-    [SL_L_INDEX_PLACE] = {"indexer_compressor_ape.weight", {D_INDEX_KEY, D_RATIO}, true},
+    [SL_L_INDEX_PLACE] = {"indexer_compressor_ape.weight", {D_INDEX_KEY, D_RATIO}, false},
     [SL_L_ATTN_OUT_GROUP] = {"attn_output_a.weight", {D_OUT_GROUP, D_OUT_LOW}, false},
     [SL_L_STREAMS_MIX] = {"hc_attn_fn.weight", {D_STREAMS, D_STREAM_W}, false},
     [SL_L_STREAMS_MIX_BASE] = {"hc_attn_base.weight", {D_STREAM_W}, true},
@@ -665,7 +665,8 @@ static bool ignorable(struct sl_str name, bool in_layer) {
     if (!in_layer && sl_model_is_media(name))
         return true;
     static const char *const in_layers[] = {"attn_rot_embd", "attn_rot_embd.weight",
-                                            "attn_rot_embd.freqs", "rope_freqs.weight"};
+                                            "attn_rot_embd.freqs", "rope_freqs.weight",
+                                            "exp_probs_b_vl.bias"}; /* of pictures' rows */
     if (ends_with(name, ".in_sum2") || ends_with(name, ".in_sum") || ends_with(name, ".counts"))
         return true;
     for (size_t i = 0; in_layer && i < sizeof in_layers / sizeof in_layers[0]; i++)

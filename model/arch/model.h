@@ -149,10 +149,10 @@ enum sl_layer_role {
      * key: INDEX_K, two of its own, and INDEX_K_NORM. */
     SL_L_BLOCK_KV,
     SL_L_BLOCK_GATE,
-    SL_L_BLOCK_PLACE, /* f32 */
+    SL_L_BLOCK_PLACE,
     SL_L_BLOCK_NORM,
     SL_L_INDEX_GATE,
-    SL_L_INDEX_PLACE,    /* f32 */
+    SL_L_INDEX_PLACE,
     SL_L_ATTN_OUT_GROUP, /* [n_head * head_dim / n_group, n_group * n_lora_out]; then ATTN_OUT */
     /* Hyper-connections of the mixer and of the feed-forward part: [n_stream * n_embd,
      * SL_STREAM_WEIGHTS], base as many, scale [3] of what is read, written and mixed. */

@@ -372,7 +372,7 @@ static void add_compressor(struct sl_synth_plan *p, const struct sl_synth_config
     snprintf(name, sizeof name, "%s_compressor_gate.weight", part);
     add(p, attn, SL_FILL_RANDOM, in, c->n_embd, width, 0, name, (int)l);
     snprintf(name, sizeof name, "%s_compressor_ape.weight", part);
-    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.5f, width, ratio, 0, name, (int)l);
+    add(p, attn, SL_FILL_RANDOM, 0.5f, width, ratio, 0, name, (int)l);
     snprintf(name, sizeof name, "%s_compressor_norm.weight", part);
     add_norm(p, n, name, (int)l);
 }
