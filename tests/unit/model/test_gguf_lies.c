@@ -10,7 +10,7 @@ static void test_unknown_types(void **state) {
         {40, "tensor 'blk.0.x': type 40 (NVFP4) is not supported"},
         {34, "type 34 (TQ1_0)"},
         {4, "type 4 (Q4_2)"},
-        {26, "type 26 (I32)"},
+        {27, "type 27 (I64)"},
         {999, "type 999 is unknown"},
         {0x80000001u, "type 2147483649 is unknown"},
     };
