@@ -132,8 +132,8 @@ static int bench(const struct sl_bench_options *o, struct sl_engine_options *mem
                                       .record_routes = o->record_routes};
     if (!plan_tests(&b, &config) || !sl_engine_options_apply("bench", memory, &config))
         return 2;
-    /* Random tokens are not what a draft layer guesses. */
-    b.own_answers = o->own_answers || config.draft_tokens;
+    /* Random tokens are not what a draft layer guesses, unless how often it is right is forced. */
+    b.own_answers = o->own_answers || (config.draft_tokens && !config.draft_forced);
     if (!memory->heat_file)
         config.heat_file = NULL; /* random tokens say nothing about what is hot */
     sl_log_set_level(verbose ? SL_LOG_DEBUG : SL_LOG_ERROR);

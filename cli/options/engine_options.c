@@ -61,6 +61,17 @@ static void force_lane(struct sl_engine_config *config) {
     config->lane_percent = percent < 0 ? 0 : percent > 100 ? 100 : (uint32_t)percent;
 }
 
+/* $SLUICE_TEST_DRAFT_RIGHT: of a benchmark's given answers so many of a hundred drafts are right.
+ */
+static void force_drafts(struct sl_engine_config *config) {
+    const char *text = getenv("SLUICE_TEST_DRAFT_RIGHT");
+    if (!text)
+        return;
+    int percent = atoi(text);
+    config->draft_forced = true;
+    config->draft_percent = percent < 0 ? 0 : percent > 100 ? 100 : (uint32_t)percent;
+}
+
 static const struct choice lanes[] = {
     {"off", SL_LANE_OFF, false},
     {"auto", SL_LANE_AUTO, false},
@@ -355,6 +366,7 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
     config->no_warm_up = !warm->value;
     config->no_overflow = !overflow->value;
     config->lane = (enum sl_lane_use)lane->value;
+    force_drafts(config);
     force_lane(config);
     if (!o->heat_file)
         config->heat_file = default_heat(o);

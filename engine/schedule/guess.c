@@ -18,6 +18,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/rng.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +118,18 @@ static void want(struct sl_guesser *g, const struct sl_session *s) {
     sl_step_add_out(&g->step, 0);
 }
 
+/* The which-th guess for a session: what the layer gave, or what a measurement asks for. */
+static uint32_t guessed(const struct sl_engine *e, const struct sl_session *s, uint32_t which,
+                        uint32_t id) {
+    const struct sl_engine_config *c = &e->plan.config;
+    uint32_t i = sl_session_predicted(s) + which;
+    if (!c->draft_forced || !s->req->forced || i >= s->req->max_tokens)
+        return id;
+    struct sl_rng rng = {s->n_history + which};
+    bool right = sl_rng_below(&rng, 100) < c->draft_percent;
+    return right ? s->req->forced[i] : (s->req->forced[i] + 1) % e->space.n_vocab;
+}
+
 /* Runs the rows that were added, if there are any, and takes the guesses over, as the `which`-th of
  * each session. Not SL_OK: the device is lost or the files are not what they were. *out_good: the
  * rows went through. */
@@ -143,7 +156,7 @@ static enum sl_status run(struct sl_engine *e, enum sl_draft_states states, uint
     }
     for (uint32_t i = 0; i < g->step.n_out && *out_good; i++) {
         struct sl_session *s = e->slots[g->whose[i]];
-        s->draft[which] = largest(&logits, i, e->space.n_vocab);
+        s->draft[which] = guessed(e, s, which, largest(&logits, i, e->space.n_vocab));
         s->n_draft = which + 1;
         s->draft_at = s->n_history;
     }

@@ -177,17 +177,20 @@ struct sl_draft_source {
 };
 
 struct sl_engine_config {
-    uint32_t n_threads;        /* 0 = all CPUs */
-    uint32_t ctx_tokens;       /* most tokens of one session, prompt and answer; 0 = the model's, at
-                                  most 8192 */
-    uint32_t parallel;         /* sessions that run at once; 0 = 4 */
-    uint32_t batch_tokens;     /* rows of one step at most; 0 = 512 */
-    uint32_t queue_max;        /* requests waiting at most; 0 = 256 */
-    uint32_t max_stall_ms;     /* prompt rows beside generated ones are limited so that a step
-                                  ends within this time, but to no less than 8; 0 = 300 */
-    uint32_t draft_tokens;     /* drafted at once for a session at most, SL_MAX_DRAFT at most; 0 =
-                                  none */
-    bool draft_auto;           /* only while that is measured to be faster */
+    uint32_t n_threads;    /* 0 = all CPUs */
+    uint32_t ctx_tokens;   /* most tokens of one session, prompt and answer; 0 = the model's, at
+                              most 8192 */
+    uint32_t parallel;     /* sessions that run at once; 0 = 4 */
+    uint32_t batch_tokens; /* rows of one step at most; 0 = 512 */
+    uint32_t queue_max;    /* requests waiting at most; 0 = 256 */
+    uint32_t max_stall_ms; /* prompt rows beside generated ones are limited so that a step
+                              ends within this time, but to no less than 8; 0 = 300 */
+    uint32_t draft_tokens; /* drafted at once for a session at most, SL_MAX_DRAFT at most; 0 =
+                              none */
+    bool draft_auto;       /* only while that is measured to be faster */
+    bool draft_forced;     /* for measurements: of an answer that is given beforehand (`forced`),
+                              draft_percent of a hundred guesses are right, whatever the layer says */
+    uint32_t draft_percent;
     uint64_t cache_ram_bytes;  /* KV pages for repeated prompts, beyond those that running sessions
                                   may need (of which idle ones serve too); SL_CACHE_RAM_AUTO = what
                                   the budget can spare */
