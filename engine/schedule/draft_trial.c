@@ -5,6 +5,8 @@
 /* Steps of a stretch, and pairs of stretches of a trial. */
 #define STRETCH 4u
 #define PAIRS   6u
+/* Steps before the first trial: they are slow while experts' slots fill, the first the slowest. */
+#define COLD_STEPS 64u
 /* With drafts it must be so much faster: what differs by less may be chance. */
 #define MARGIN 1.03
 /* So much slower after any pair: the rest of the trial would cost more than it tells. */
@@ -16,6 +18,7 @@
 
 void sl_draft_trial_init(struct sl_draft_trial *t, bool automatic) {
     *t = (struct sl_draft_trial){.phase = automatic ? SL_DRAFT_WAITS : SL_DRAFT_ALWAYS,
+                                 .n_left = COLD_STEPS,
                                  .rest = REST_STEPS};
 }
 
@@ -92,14 +95,15 @@ void sl_draft_trial_step(struct sl_draft_trial *t, const struct sl_draft_step *s
     case SL_DRAFT_ALWAYS:
         return;
     case SL_DRAFT_WAITS:
-        if (s->seen)
+        t->n_left -= t->n_left > 0;
+        if (s->seen && !t->n_left)
             begin_trial(t, s->n_sessions);
         return;
     case SL_DRAFT_TRIED:
         if (s->seen)
             try_step(t, s);
         else
-            t->phase = SL_DRAFT_WAITS;
+            *t = (struct sl_draft_trial){.phase = SL_DRAFT_WAITS, .rest = t->rest};
         return;
     case SL_DRAFT_PAYS:
     case SL_DRAFT_RESTS:

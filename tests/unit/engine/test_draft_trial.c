@@ -85,6 +85,26 @@ static void changes(void **state) {
     assert_true(o.n_with < 4000);
 }
 
+/* The first steps fill experts' slots and take the longest: that is not what drafts cost. */
+static void a_cold_start(void **state) {
+    (void)state;
+    struct sl_draft_trial t;
+    uint32_t right = 0, n_with = 0;
+    sl_draft_trial_init(&t, true);
+    for (uint32_t i = 0; i < 200; i++) {
+        bool with = sl_draft_trial_verifies(&t);
+        struct sl_draft_step s = {1, 1, 10000 + (i < 60 ? (60 - i) * 500 : 0), 300, true};
+        if (with) {
+            s.step_ns += 1500;
+            s.n_tokens += (right = (right + 65) % 100) < 65;
+        }
+        n_with += with;
+        sl_draft_trial_step(&t, &s);
+    }
+    assert_int_equal(t.phase, SL_DRAFT_PAYS);
+    assert_in_range(n_with, 60, 136);
+}
+
 static void always(void **state) {
     (void)state;
     static const struct machine disk = {10000, 9000, 500, 5};
@@ -114,9 +134,8 @@ static void company(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pays_and_does_not),
-        cmocka_unit_test(changes),
-        cmocka_unit_test(always),
+        cmocka_unit_test(pays_and_does_not), cmocka_unit_test(changes),
+        cmocka_unit_test(a_cold_start),      cmocka_unit_test(always),
         cmocka_unit_test(company),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
