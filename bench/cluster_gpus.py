@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two processes with a GPU each, over TLS on loopback, beside one process with both: the same split of the layers.
+"""Two processes with a GPU each, over TLS on loopback and through a UNIX socket, beside one process with both: the same split of the layers.
 
 usage: cluster_gpus.py SLUICE [--bits] [--only NAME] [--speed] [--rounds N] [--model FILE] [--split N,N] [--trace DIR]
 
@@ -94,18 +94,21 @@ def speed(t, o):
     if not model:
         model = t.path("30b.gguf")
         subprocess.run([t.sluice, "synth", "--preset", "qwen3-30b-a3b", "-o", model, "-q"], check=True)
-    w = cluster.Worker(t, model, "127.0.0.1:0", "--device", "cuda:1", measures=True)
+    workers = [cluster.Worker(t, model, at, "--device", "cuda:1", measures=True) for at in ("127.0.0.1:0", t.socket())]
     turns = []
     for i in range(o.rounds):
-        one = measure(t.sluice, model, o.trace and f"{o.trace}/one", "--device", "cuda:0,1", "--split", o.split)
-        two = measure(t.sluice, model, o.trace and f"{o.trace}/two", "--device", "cuda:0", "--workers", w.at, "--key-file", t.key, "--split", o.split)
-        turns.append((one, two))
-        print(f"# round {i + 1}: one process {one}, two {two}", flush=True)
-    t.check("the worker ends well", w.end() == 0, w.text()[-1500:])
-    print("| | one process | two | ratio (bar 0.95) |\n|---|--:|--:|--:|")
+        turn = [measure(t.sluice, model, o.trace and f"{o.trace}/one", "--device", "cuda:0,1", "--split", o.split)]
+        for way, w in zip(("two", "unix"), workers):
+            turn.append(measure(t.sluice, model, o.trace and f"{o.trace}/{way}", "--device", "cuda:0", "--workers", w.at, "--key-file", t.key, "--split", o.split))
+        turns.append(turn)
+        print(f"# round {i + 1}: one process {turn[0]}, two {turn[1]}, through a UNIX socket {turn[2]}", flush=True)
+    for w in workers:
+        t.check("the worker ends well", w.end() == 0, w.text()[-1500:])
+    print("| | one process | two, loopback | ratio (bar 0.95) | two, UNIX socket | ratio |\n|---|--:|--:|--:|--:|--:|")
     for i, name in enumerate(("prompt of 2,048, tokens/s", "one sequence", "four sequences together")):
-        one, two = (statistics.median(turn[side][i] for turn in turns) for side in (0, 1))
-        print(f"| {name} | {one:.1f} | {two:.1f} | {statistics.median(b[i] / a[i] for a, b in turns):.3f} |")
+        rates = [statistics.median(turn[side][i] for turn in turns) for side in range(3)]
+        ratios = [statistics.median(turn[side][i] / turn[0][i] for turn in turns) for side in range(3)]
+        print(f"| {name} | {rates[0]:.1f} | {rates[1]:.1f} | {ratios[1]:.3f} | {rates[2]:.1f} | {ratios[2]:.3f} |")
 
 
 def main():
