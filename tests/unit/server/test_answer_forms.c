@@ -67,6 +67,7 @@ static const struct form {
     {PUBLISHED, "deepseek-ai-DeepSeek-V4.jinja", "deepseek-v4", true, 2, RICH},
     {PUBLISHED, "google-gemma-2-2b-it.jinja", "generic", false, 0, NULL},
     {PUBLISHED, "ibm-granite-granite-3.3-2B-Instruct.jinja", "granite", true, 0, NULL},
+    {PUBLISHED, "meetkai-functionary-medium-v3.2.jinja", "generic", false, 0, NULL},
     {PUBLISHED, "meta-llama-Llama-3.1-8B-Instruct.jinja", "llama3", false, 1, RICH},
     {PUBLISHED, "mistralai-Mistral-Nemo-Instruct-2407.jinja", "mistral", false, 2, RICH},
     {PUBLISHED, "openai-gpt-oss-120b.jinja", "harmony", true, 0, NULL},
