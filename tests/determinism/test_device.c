@@ -364,11 +364,11 @@ static void greedy(void **state) {
 static void other_shapes(void **state) {
     (void)state;
     static const char *const archs[] = {
-        "qwen2moe",      "llama",       "qwen3",      "qwen3next",      "deepseek2",
-        "gemma4",        "llama4",      "afmoe",      "arctic",         "cohere2moe",
-        "smallthinker",  "step35",      "maple",      "phimoe",         "lfm2moe",
-        "granitehybrid", "jamba",       "deepseek32", "nemotron_h_moe", "kimi-linear",
-        "grovemoe",      "bailingmoe3", "minimax-m3", "dots3note",      "deepseek4"};
+        "qwen2moe",       "llama",       "qwen3",    "qwen3next",     "deepseek2",    "gemma4",
+        "llama4",         "afmoe",       "arctic",   "cohere2moe",    "smallthinker", "step35",
+        "maple",          "phimoe",      "lfm2moe",  "granitehybrid", "jamba",        "deepseek32",
+        "nemotron_h_moe", "kimi-linear", "grovemoe", "bailingmoe3",   "minimax-m3",   "dots3note",
+        "deepseek4",      "gemma4"};
     static const struct setting settings[] = {
         {.where = SL_EXPERTS_STREAMED,
          .device_percent = 40,
@@ -397,10 +397,12 @@ static void other_shapes(void **state) {
             c.n_expert = c.n_expert_used = c.n_expert_used_odd = 0, c.n_ff = 256;
         if (i == 17)
             c.n_ff_shared = c.n_ff_expert, c.n_lora_q = 64, c.n_index_top = 20;
-        if (i >= 22) /* of deepseek4 blocks, of which a prompt has more */
+        if (i >= 22 && i < 25) /* of deepseek4 blocks, of which a prompt has more */
             c.n_ff_shared = c.n_ff_expert, c.n_index_top = i == 22 ? 3 : 20, c.index_block = 7;
         if (i == 20)
             c.n_expert = 12, c.n_per_adjugate = 3, c.n_ff_adjugate = 96;
+        if (i == 25) /* embeddings of layers, the last of which read keys of others */
+            c.window_period = 2, c.window = 24, c.n_embd_layer = 32, c.n_shared_kv = 2;
         open_model(&m, &c);
         run_setting(m.model, &(struct setting){.cpu = true, .parallel = 2, .batch = 64}, &plain);
         check(m.model, &(struct setting){.where = SL_EXPERTS_RESIDENT, .parallel = 8, .batch = 64},

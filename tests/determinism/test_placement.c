@@ -500,6 +500,20 @@ static void state_spaces(void **state) {
     compare_all(&(struct subject){.name = "state spaces", .config = &c});
 }
 
+/* Mamba-1 in two layers of three. */
+static void channel_states(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("jamba");
+    c.n_layer = c.attn_every = 3;
+    c.n_expert = 11;
+    c.n_expert_used = 3;
+    c.n_taps = 3;
+    c.delta_dim = 20;
+    c.n_state = 24;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "states of channels", .config = &c});
+}
+
 /* Kimi Delta Attention in three layers of five, latent attention that is not rotated in the others.
  */
 static void channel_deltas(void **state) {
@@ -807,6 +821,7 @@ int main(void) {
         cmocka_unit_test(delta_nets),
         cmocka_unit_test(short_convolutions),
         cmocka_unit_test(state_spaces),
+        cmocka_unit_test(channel_states),
         cmocka_unit_test(one_part),
         cmocka_unit_test(adjugate_experts),
         cmocka_unit_test(channel_deltas),

@@ -101,6 +101,10 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
         c.n_index_top = 4;
         c.n_index_local = 2;
     }
+    if (strcmp(arch, "llama4") == 0) {
+        c.chunk = 40;
+        c.n_expert_used = 1;
+    }
     if (strcmp(arch, "gemma4") == 0) { /* heads of two sizes, and of two numbers */
         c.window_period = 2;
         c.head_dim_window = 64;

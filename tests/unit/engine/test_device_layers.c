@@ -159,10 +159,10 @@ static void slices_of_layers_that_differ(void **state) {
         "deepseek2",      "gemma4",      "granitemoe",    "smallthinker", "maple",
         "phimoe",         "lfm2moe",     "granitehybrid", "jamba",        "deepseek32",
         "nemotron_h_moe", "kimi-linear", "bailingmoe3",   "minimax-m3",   "dots3note",
-        "deepseek4"};
+        "deepseek4",      "grovemoe",    "llama4",        "mimo2"};
     const size_t first = BY_BUILD(0, 0, 2),
                  end = BY_BUILD(sizeof archs / sizeof *archs, sizeof archs / sizeof *archs, 3);
-    static const char *const splits[] = {NULL, "1,4", "2,3", "4,1"};
+    static const char *const splits[] = {NULL, "1,4", "2,3", "4,1", "1,2,1,1"};
     for (size_t i = first; i < end; i++) {
         struct sl_synth_config sc = tiny_config(archs[i]);
         struct test_model m;
@@ -173,11 +173,13 @@ static void slices_of_layers_that_differ(void **state) {
         struct sl_engine_config c = {
             .n_threads = 1, .ctx_tokens = 256, .parallel = 2, .batch_tokens = 48};
         struct run *want = answer(&m, &c);
-        for (uint32_t s = 0; s < 2 * BY_BUILD(sizeof splits / sizeof *splits, 4, 2); s++) {
+        for (uint32_t s = 0; s < 2 * BY_BUILD(sizeof splits / sizeof *splits, 5, 2); s++) {
             struct card_source source;
             const char *split = splits[s / 2];
-            card_source_init(&source,
-                             &(struct card_config){.n_threads = 1, .n_cards = split ? 2 : 1});
+            card_source_init(&source, &(struct card_config){.n_threads = 1,
+                                                            .n_cards = !split  ? 1
+                                                                       : s < 8 ? 2
+                                                                               : 4});
             c.ram_bytes = c.vram_bytes = (uint64_t)1 << 34;
             c.io = SL_EXPERTS_IO_PREAD;
             c.experts = s % 2 ? SL_EXPERTS_STREAMED : SL_EXPERTS_RESIDENT;

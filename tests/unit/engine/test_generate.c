@@ -7,14 +7,17 @@
 
 #include <fcntl.h>
 
-/* One of each kind of layer first: the others bring no other threads. */
+/* One of each kind of layer first: the others bring no other threads. The last differ in their
+ * attention: gates, sinks and narrow values, two numbers of heads, limits, soft caps, chunks, parts
+ * side by side. */
 static const char *const archs[] = {
     "gpt-oss",  "qwen35moe",    "deepseek2",  "qwen3moe",    "qwen2moe",       "llama",
     "olmoe",    "qwen3",        "qwen3next",  "qwen35",      "ernie4_5-moe",   "hunyuan-moe",
     "gemma4",   "smallthinker", "maple",      "phimoe",      "lfm2moe",        "granitehybrid",
     "jamba",    "deepseek32",   "glm-dsa",    "kimi-linear", "nemotron_h_moe", "nemotron_h",
-    "grovemoe", "bailingmoe3",  "minimax-m3", "dots3note",   "deepseek4",
-};
+    "grovemoe", "bailingmoe3",  "minimax-m3", "dots3note",   "deepseek4",      "afmoe",
+    "mimo2",    "step35",       "dbrx",       "grok",        "llama4",         "cohere2moe",
+    "arctic"};
 #define N_ARCHS BY_BUILD(sizeof archs / sizeof *archs, sizeof archs / sizeof *archs, 3)
 
 #define N_RUNS BY_BUILD(8u, 8u, 5u)

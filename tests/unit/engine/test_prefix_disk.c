@@ -28,7 +28,8 @@ static int open_tiny(void **state) {
 /* What else layers keep of a sequence, each with experts. */
 static const char *const kinds[] = {"gpt-oss", "qwen35moe",      "deepseek2",   "granitehybrid",
                                     "lfm2moe", "nemotron_h_moe", "kimi-linear", "jamba",
-                                    "glm-dsa", "minimax-m3",     "dots3note",   "deepseek4"};
+                                    "glm-dsa", "minimax-m3",     "dots3note",   "deepseek4",
+                                    "gemma4",  "bailingmoe3",    "grovemoe"};
 static uint32_t of_kind;
 
 static int open_kind(void **state) {
@@ -36,6 +37,15 @@ static int open_kind(void **state) {
     struct sl_synth_config c = tiny_config(kinds[of_kind]);
     if (strcmp(kinds[of_kind], "gpt-oss") == 0)
         c.window = 130;
+    if (strcmp(kinds[of_kind], "gemma4") == 0) { /* whose last layers keep nothing */
+        c.n_layer = 4;
+        c.n_embd_layer = 32;
+        c.n_shared_kv = 2;
+    }
+    if (strcmp(kinds[of_kind], "grovemoe") == 0) {
+        c.n_per_adjugate = 3;
+        c.n_ff_adjugate = 32;
+    }
     open_model(&tiny, &c);
     return 0;
 }
@@ -266,6 +276,12 @@ static void killed_at_any_moment(void **state) {
         found += r->result.n_cached > 0;
         assert_int_equal(sl_metric(prefix_disk_bad_total), bad);
         free_run(r);
+        if (i == 7) { /* from memory now */
+            r = answer(e, make(4, 500, 60));
+            assert_same_tokens(want, r);
+            assert_int_equal(r->result.n_cached, 448);
+            free_run(r);
+        }
         sl_engine_destroy(&e);
         if (i < 4) { /* from nothing again, at first */
             close_folder(&folder);
