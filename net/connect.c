@@ -172,17 +172,26 @@ static void drop(struct sl_listener *l, struct unproven *u, const char *why) {
     sl_transport_close(&u->transport);
 }
 
-/* A free place; if there is none, that of who has taken longest. */
+/* A free place; if there is none, that of who has said nothing for longest, and only if all have
+ * said something, of who has taken longest: on a busy machine a handshake takes as long as many
+ * silent connections. */
 static struct unproven *place(struct sl_listener *l) {
-    struct unproven *oldest = l->unproven;
+    struct unproven *last = NULL;
+    bool last_heard = false;
     for (uint32_t i = 0; i < MAX_UNPROVEN; i++) {
         struct unproven *u = &l->unproven[i];
         if (!u->transport)
             return u;
-        oldest = u->since_ns < oldest->since_ns ? u : oldest;
+        bool heard = sl_transport_heard(u->transport);
+        if (last && (heard != last_heard ? heard : u->since_ns >= last->since_ns))
+            continue;
+        last = u;
+        last_heard = heard;
     }
-    drop(l, oldest, "it said nothing, and others wait");
-    return oldest;
+    drop(l, last,
+         last_heard ? "it did not prove itself, and others wait"
+                    : "it said nothing, and others wait");
+    return last;
 }
 
 static void go_on(struct sl_listener *l, struct unproven *u) {

@@ -43,6 +43,7 @@ struct sl_transport {
     struct buffer *in,
         *out;     /* with TLS, once the peer has proven itself: before that it costs less */
     size_t taken; /* bytes of the write that goes on, which are in out */
+    bool heard;   /* the peer has sent something */
 };
 
 static enum sl_status lost(const char *what, int error, struct sl_err *err) {
@@ -93,6 +94,7 @@ static ssize_t pull(gnutls_transport_ptr_t ptr, void *to, size_t room) {
         n = b ? recv(t->fd, b->bytes, sizeof b->bytes, 0) : recv(t->fd, to, room, 0);
         if (n < 0)
             gnutls_transport_set_errno(t->tls, errno);
+        t->heard |= n > 0;
         if (n <= 0 || !b)
             return n;
         b->first = 0;
@@ -292,6 +294,10 @@ enum sl_status sl_transport_write(struct sl_transport *t, const void *bytes, siz
     }
     pthread_mutex_unlock(&t->lock);
     return status;
+}
+
+bool sl_transport_heard(const struct sl_transport *t) {
+    return t->heard;
 }
 
 bool sl_transport_has_more(struct sl_transport *t) {

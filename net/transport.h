@@ -29,6 +29,8 @@ enum sl_status sl_transport_write(struct sl_transport *t, const void *bytes, siz
                                   size_t *out_n, struct sl_err *err) SL_MUST_CHECK;
 /* Are there bytes to read that poll() does not see? */
 bool sl_transport_has_more(struct sl_transport *t);
+/* Has the peer sent anything, as part of the handshake? */
+bool sl_transport_heard(const struct sl_transport *t);
 /* Says that nothing more will be sent. What the peer still sends is thrown away until it has closed
  * its side too, for linger_ns at most: closing a socket with bytes unread could take from the peer
  * what it has not read yet. */

@@ -449,6 +449,7 @@ struct relay {
     int fd; /* where it listens */
     pthread_t thread;
     atomic_bool stop, repeat;
+    int n_crowd; /* who come, and say nothing, before the first answer is passed on */
     atomic_size_t n;
     size_t last;             /* where the bytes that came last begin */
     uint8_t bytes[64 << 10]; /* [n] from who connected, the first of them */
@@ -462,6 +463,17 @@ static void write_all(int fd, const uint8_t *bytes, size_t n) {
         bytes += done;
         n -= (size_t)done;
     }
+}
+
+/* They all come, which the first of them sees: it has lost its place. */
+static void let_crowd_come(struct relay *y) {
+    int fds[256], n = y->n_crowd;
+    y->n_crowd = 0;
+    for (int i = 0; i < n; i++)
+        fds[i] = connect_raw(y->room);
+    assert_true(n == 0 || is_closed(fds[0], 60000));
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
 }
 
 static void *relay_main(void *arg) {
@@ -479,6 +491,8 @@ static void *relay_main(void *arg) {
             open &= n > 0;
             if (!fds[i].revents || n <= 0)
                 continue;
+            if (i)
+                let_crowd_come(y);
             write_all(i ? from : to, bytes, (size_t)n);
             size_t had = atomic_load(&y->n);
             if (i || had + (size_t)n > sizeof y->bytes)
@@ -510,6 +524,22 @@ static void relay_end(struct relay *y) {
     atomic_store(&y->stop, true);
     pthread_join(y->thread, NULL);
     close(y->fd);
+}
+
+/* Whose handshake takes its time keeps its place. */
+static void silence_makes_way(void **state) {
+    (void)state;
+    struct room r;
+    static struct relay y;
+    room_init(&r, true, true);
+    relay_start(&y, &r);
+    y.n_crowd = 200;
+    room_join_by(&r, y.address);
+    assert_int_equal(send_one(r.near.link, 0, 100), SL_OK);
+    wait_for(&r.far, 1);
+    assert_int_equal(r.far.n_frames, 1);
+    room_release(&r);
+    relay_end(&y);
 }
 
 /* What was recorded of somebody with the key lets nobody in: not the whole of it, and no part. */
@@ -624,6 +654,7 @@ int main(void) {
         cmocka_unit_test(silence_is_a_loss),
         cmocka_unit_test(another_key_is_refused),
         cmocka_unit_test(strangers_are_in_nobodys_way),
+        cmocka_unit_test(silence_makes_way),
         cmocka_unit_test(recordings_are_refused),
         cmocka_unit_test(what_comes_twice_ends_the_link),
         cmocka_unit_test(only_this_machine_without_a_key),
