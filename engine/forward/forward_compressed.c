@@ -21,8 +21,13 @@ static uint32_t kept(uint32_t width) {
 /* What is in a.joint of a row, one part behind the other for all rows. */
 struct parts {
     float *block_kv, *block_gate, *index_kv, *index_gate, *index_w, *index_q;
-    uint32_t n; /* elements of a row */
 };
+
+/* Elements of a row. */
+static uint32_t parts_elems(const struct sl_compressed_spec *c) {
+    return 2 * sl_compressed_width(c) + 2 * sl_compressed_index_width(c) +
+           c->n_index_head * (1 + c->index_dim);
+}
 
 static struct parts parts_at(const struct sl_compressed_spec *c, float *base, uint32_t n_rows) {
     uint32_t block = sl_compressed_width(c), index = sl_compressed_index_width(c);
@@ -34,7 +39,6 @@ static struct parts parts_at(const struct sl_compressed_spec *c, float *base, ui
     p.index_gate = at, at += (size_t)n_rows * index;
     p.index_w = at, at += (size_t)n_rows * c->n_index_head;
     p.index_q = at;
-    p.n = 2 * block + 2 * index + c->n_index_head * (1 + c->index_dim);
     return p;
 }
 
@@ -312,7 +316,7 @@ static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
     sl_raise(&needs->k, c->head_dim);
     sl_raise(&needs->v, c->n_lora_q);
     sl_raise(&needs->v, low);
-    sl_raise(&needs->joint, parts_at(c, NULL, 0).n);
+    sl_raise(&needs->joint, parts_elems(c));
     sl_raise(&needs->n_in, c->n_lora_q);
     sl_raise(&needs->n_in, low);
     sl_raise(&needs->heads, c->n_head);
