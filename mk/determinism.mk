@@ -14,12 +14,12 @@ $(foreach t,$(DET_SRC),$(eval $(call det_rule,$(t))))
 .PHONY: determinism
 ## make determinism         whole runs bit for bit over schedules, threads, instruction sets
 determinism: $(DET_BIN)
-	$(TAP) $(DET_BIN)
+	$(QUICK) $(TAP_SIDE) $(DET_BIN)
 
 # The part that also runs under ASan: there it chooses fewer settings by itself.
 DET_QUICK := $(B)/tests/determinism/test_placement
 .PHONY: determinism-quick
 determinism-quick: $(DET_QUICK)
-	$(TAP) $(DET_QUICK)
+	$(QUICK) $(TAP) $(DET_QUICK)
 
 -include $(DET_BIN:=.d)

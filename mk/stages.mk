@@ -20,6 +20,6 @@ $(BYTES_BIN): $(B)/%_by_bytes: %.c $(BYTES_OBJ) $(B)/tests/support/card.o $(BYTE
 .PHONY: stages
 ## make stages              tests of the engine once more, with each stage reached by messages in bytes alone
 stages: $(BYTES_BIN)
-	$(TAP_SIDE) $(BYTES_BIN)
+	$(QUICK) $(TAP_SIDE) $(BYTES_BIN)
 
 -include $(BYTES_BIN:=.d) $(BYTES_OBJ:.o=.d)

@@ -1,6 +1,8 @@
 # The whole test run, and the parts that it is made of. Each part adds its counts to $(SUMMARY) when that is given;
 # `make test` gives one file and closes with their sum.
 TAP = tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY))
+# For tests that ask for bits and not for what a disk does: models in memory, read past the page cache as on a disk.
+QUICK = SLUICE_TEST_QUICK_DIR=$$(scripts/quick_dir.sh)
 # Programs of few threads run two at a time.
 TAP_SIDE = $(TAP) --jobs 2
 SUBMAKE = $(MAKE) --no-print-directory
@@ -50,7 +52,7 @@ TSAN_FAULT := $(filter %/test_hang,$(FAULT_BIN))
 TSAN_BYTES := $(filter %/test_scheduler_by_bytes %/test_device_pipeline_by_bytes,$(BYTES_BIN))
 tsan-programs: $(TSAN_UNIT) $(TSAN_FAULT) $(TSAN_BYTES)
 test-tsan: tsan-programs
-	$(TAP_SIDE) $(TSAN_UNIT) $(TSAN_FAULT) $(TSAN_BYTES)
+	$(QUICK) $(TAP_SIDE) $(TSAN_UNIT) $(TSAN_FAULT) $(TSAN_BYTES)
 
 ## make test                install what is missing, build, run everything that needs no GPU: a release build, all of
 ##                          it again under ASan and UBSan, and what has threads under TSan

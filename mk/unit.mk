@@ -30,7 +30,7 @@ $(B)/tests/unit/backends/test_hip: | $(FAKE_HIP) $(FAKE_CUDA)
 .PHONY: unit
 ## make unit                build and run the unit tests (MODE=release|debug|asan|tsan)
 unit: $(UNIT_BIN)
-	$(TAP_SIDE) $(UNIT_BIN)
+	$(QUICK) $(TAP_SIDE) $(UNIT_BIN)
 
 ## make check-layers        prove the graphs of mk/layers.mk, of folders and of rooms, by includes and by calls;
 ##                          nothing outside backends/ names a backend

@@ -4,6 +4,7 @@
  * are ids, log-probabilities of the chosen and of the likeliest tokens, and every logit of a scored
  * text. */
 #include "tests/support/budget.h"
+#include "tests/support/quick_dir.h"
 #include "tests/support/slow_build.h"
 
 #include "common/crc.h"
@@ -58,8 +59,8 @@ static void empty_folder(const char *path) {
 
 /* Makes the model and its copy, in folders of their own. */
 static void open_subject(struct subject *s) {
-    snprintf(s->folder, sizeof s->folder, "/tmp/sluice-test-XXXXXX");
-    snprintf(s->mirror, sizeof s->mirror, "/tmp/sluice-test-XXXXXX");
+    snprintf(s->folder, sizeof s->folder, "%s/sluice-test-XXXXXX", quick_dir());
+    snprintf(s->mirror, sizeof s->mirror, "%s/sluice-test-XXXXXX", quick_dir());
     assert_non_null(mkdtemp(s->folder));
     assert_non_null(mkdtemp(s->mirror));
     if (s->file) {

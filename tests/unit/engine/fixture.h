@@ -13,6 +13,7 @@
 #include "common/rng.h"
 #include "engine/engine.h"
 #include "model/synth/synth.h"
+#include "tests/support/quick_dir.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -118,7 +119,7 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
 }
 
 static inline void open_model(struct test_model *m, const struct sl_synth_config *c) {
-    snprintf(m->path, sizeof m->path, "/tmp/sluice-test-%ld-XXXXXX", (long)getpid());
+    snprintf(m->path, sizeof m->path, "%s/sluice-test-%ld-XXXXXX", quick_dir(), (long)getpid());
     int fd = mkstemp(m->path);
     assert_true(fd >= 0);
     close(fd);
