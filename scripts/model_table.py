@@ -64,6 +64,19 @@ def rows(sluice, models):
         yield name, f"| {name} | {size:.0f} | {least} | " + " | ".join(cells(plans[0]) + cells(plans[1])) + " |"
 
 
+def alike(made, written):
+    """The same, or with last digits that are one more or less."""
+    number = r"\d+(?:\.\d)?"
+    pairs = zip(re.findall(number, made), re.findall(number, written))
+    return re.split(number, made) == re.split(number, written) and all(abs(float(a) - float(b)) < (0.11 if "." in a else 1.1) for a, b in pairs)
+
+
+def is_row(made, written):
+    """Shares of experts, and speeds, depend a little on the program's own size, which differs from build to build."""
+    made, written = made.split(" | "), written.split(" | ")
+    return len(made) == len(written) and made[:3] == written[:3] and all(map(alike, made[3:], written[3:]))
+
+
 HEAD = ["| model | file, GiB | least VRAM + RAM, GiB | 24 GB card, 64 GB RAM, 6 GB/s: experts | tokens/s | 12 GB, 32 GB, 3 GB/s: experts | tokens/s |",
         "|---|--:|--:|---|--:|---|--:|"]
 
@@ -81,7 +94,7 @@ def main():
         return 0
     lines, failed = text.split("\n"), 0
     for i, (name, line) in enumerate(made, 1):
-        good = line in lines
+        good = any(is_row(line, other) for other in lines)
         failed += not good
         print(f"{'ok' if good else 'not ok'} {i} - {name} in the table of models")
         if not good:
