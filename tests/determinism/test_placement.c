@@ -30,6 +30,7 @@ struct subject {
     const char *name;
     const char *file; /* one that is there; NULL: made from config */
     const struct sl_synth_config *config;
+    bool every; /* every budget with every way of reading, which the other models share out */
     char folder[64], mirror[64], path[128];
     struct sl_model *model;
     const uint32_t *text; /* of the demo: ids of a real text */
@@ -286,31 +287,31 @@ static void compare_all(struct subject *s) {
     check_answers(&want);
     check(s, &(struct setting){.resident = true, .threads = 4, .parallel = 8, .batch = 64}, &want);
 
-    /* Every budget with every way of reading; the other choices take turns so that each meets each
-     * of them. */
+    /* Every budget with every way of reading, or with one by turns of the models; the other choices
+     * take turns so that each meets each of them. */
+    const uint32_t n = n_models++;
     for (uint32_t b = 0; b < 5; b++)
         for (uint32_t io = 0; io < 3; io++) {
             /* ASan is slow, and looks for other mistakes: one way of reading for each budget, and
              * every other budget by turns of the models. */
-            if (UNDER_ASAN && (io != b % 3 || (b + n_models) % 2))
+            if (UNDER_ASAN ? io != b % 3 || (b + n) % 2 : !s->every && io != (b + n) % 3)
                 continue;
             struct setting t = {.percent = percents[b],
                                 .io = (enum io)io,
                                 .threads = threads[(b + io) % 3],
                                 .parallel = (b + io / 2) % 2 ? 8 : 1,
-                                .batch = batches[(b + 2 * io) % 3],
+                                .batch = batches[(s->every ? b + 2 * io : b) % 3],
                                 .no_ahead = (b + io) % 2,
                                 .mirror = (b / 2 + io) % 2,
                                 .park = b % 2 && io == 1,
                                 .measure = b % 2};
             check(s, &t, &want);
         }
-    if (UNDER_ASAN && n_models++ % 2) { /* the rest with every other model */
+    if ((UNDER_ASAN || !s->every) && n % 2) { /* the rest with every other model */
         free_outcome(&want);
         close_subject(s);
         return;
     }
-    n_models += !UNDER_ASAN;
     /* Cold, and warm with the heat that it leaves. */
     char heat[] = "/tmp/sluice-test-XXXXXX";
     assert_non_null(mkdtemp(heat));
@@ -341,7 +342,7 @@ static void demo_model(void **state) {
         "<|im_start|>assistant\nSeventeen plus twenty-five is 42. The largest is forty. Once "
         "there was a river that ran past an old mill.<|im_end|>\n<|im_start|>user\nSpell the word "
         "river backwards and name the month after March.<|im_end|>\n";
-    struct subject s = {.name = "demo", .file = "demo/demo.gguf"};
+    struct subject s = {.name = "demo", .file = "demo/demo.gguf", .every = true};
     struct sl_model *m;
     struct sl_tokenizer *tok;
     struct sl_ids ids = {0};
@@ -380,7 +381,7 @@ static void many_size_classes(void **state) {
     c.gate = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q6_K, SL_DTYPE_Q4_K}, 3};
     c.up = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q5_K}, 2};
     c.down = (struct sl_synth_types){{SL_DTYPE_Q6_K, SL_DTYPE_Q8_0, SL_DTYPE_IQ4_XS}, 3};
-    compare_all(&(struct subject){.name = "size classes", .config = &c});
+    compare_all(&(struct subject){.name = "size classes", .config = &c, .every = true});
 }
 
 static void shared_experts_in_parts(void **state) {
@@ -471,7 +472,7 @@ static void delta_nets(void **state) {
     c.n_delta_head_k = 3;
     c.delta_dim = 40;
     c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q8_0}, 2};
-    compare_all(&(struct subject){.name = "delta nets", .config = &c});
+    compare_all(&(struct subject){.name = "delta nets", .config = &c, .every = true});
 }
 
 /* Short convolutions in three layers of four, the first one dense. */
@@ -613,7 +614,7 @@ static void latents(void **state) {
     c.yarn_factor = 4;
     c.yarn_log_mul = 0.1f;
     c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_0, SL_DTYPE_Q8_0}, 2};
-    compare_all(&(struct subject){.name = "latents", .config = &c});
+    compare_all(&(struct subject){.name = "latents", .config = &c, .every = true});
 }
 
 /* Positions that an indexer chooses, in two layers of five; the others attend to the same. */
