@@ -50,26 +50,19 @@ static const struct choice ios[] = {
 };
 static const struct choice on_off[] = {{"on", 1, false}, {"off", 0, false}};
 
-/* $SLUICE_TEST_LANE_PERCENT: the CPU lane gets this share of the experts in host memory, whatever
- * it costs. */
-static void force_lane(struct sl_engine_config *config) {
-    const char *text = getenv("SLUICE_TEST_LANE_PERCENT");
-    if (!text)
-        return;
-    int percent = atoi(text);
-    config->lane_forced = true;
-    config->lane_percent = percent < 0 ? 0 : percent > 100 ? 100 : (uint32_t)percent;
+/* A variable of measurements and tests, cut to 0 to 100; false: it is not set. */
+static bool percent_of(const char *variable, uint32_t *out) {
+    const char *text = getenv(variable);
+    int percent = text ? atoi(text) : 0;
+    *out = percent < 0 ? 0 : percent > 100 ? 100 : (uint32_t)percent;
+    return text;
 }
 
-/* $SLUICE_TEST_DRAFT_RIGHT: of a benchmark's given answers so many of a hundred drafts are right.
- */
-static void force_drafts(struct sl_engine_config *config) {
-    const char *text = getenv("SLUICE_TEST_DRAFT_RIGHT");
-    if (!text)
-        return;
-    int percent = atoi(text);
-    config->draft_forced = true;
-    config->draft_percent = percent < 0 ? 0 : percent > 100 ? 100 : (uint32_t)percent;
+/* Of the experts in host memory the CPU lane gets so many, whatever it costs; of the drafts of a
+ * benchmark's given answers so many are right. */
+static void force_shares(struct sl_engine_config *config) {
+    config->lane_forced = percent_of("SLUICE_TEST_LANE_PERCENT", &config->lane_percent);
+    config->draft_forced = percent_of("SLUICE_TEST_DRAFT_RIGHT", &config->draft_percent);
 }
 
 static const struct choice lanes[] = {
@@ -366,8 +359,7 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
     config->no_warm_up = !warm->value;
     config->no_overflow = !overflow->value;
     config->lane = (enum sl_lane_use)lane->value;
-    force_drafts(config);
-    force_lane(config);
+    force_shares(config);
     if (!o->heat_file)
         config->heat_file = default_heat(o);
     else
