@@ -27,7 +27,7 @@ SL_INLINE float float_one(enum sl_dtype t, const uint8_t *row, uint32_t i) {
         return f;
     }
     uint16_t h = ld16(row + 2 * (size_t)i);
-    return t == SL_DTYPE_F16 ? sl_f16_to_f32(h) : sl_bf16_to_f32(h);
+    return t == SL_DTYPE_F16 ? _cvtsh_ss(h) : sl_bf16_to_f32(h);
 }
 
 /* out[t * SL_MM_PANEL + r] for 4 rows and nt inputs. */

@@ -2,6 +2,7 @@
  * its guesses have the bits of runs without. */
 #include "tests/support/card.h"
 #include "tests/support/folder.h"
+#include "tests/support/slow_build.h"
 #include "tests/unit/engine/draft_requests.h"
 
 #include "common/metrics.h"
@@ -84,7 +85,7 @@ static void compare_ways(const struct sl_synth_config *sc, struct sl_engine_conf
 
 static void right_and_wrong(void **state) {
     (void)state;
-    for (uint32_t right = 0; right <= 100; right += 50) {
+    for (uint32_t right = 0; right <= 100; right += BY_BUILD(50, 100, 50)) {
         struct sl_synth_config sc = guessing(right);
         compare_ways(&sc, config());
     }
