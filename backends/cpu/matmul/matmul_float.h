@@ -3,6 +3,7 @@
 #ifndef SL_BACKENDS_CPU_MATMUL_FLOAT_H
 #define SL_BACKENDS_CPU_MATMUL_FLOAT_H
 
+#include "backends/cpu/matmul/matmul_rows8.h"
 #include "backends/cpu/matmul/matmul_tile.h"
 
 #ifdef __AVX2__
@@ -204,9 +205,27 @@ static void quantize_q256(const float *x, uint32_t n, struct sl_qx *out) {
 #define SL_MM_BLOCK_TYPES(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(IQ4_NL) X(MXFP4)
 #define SL_MM_FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
 
+/* Which kernels an instruction set has: in_rows8() is constant. */
+#ifdef __AVX512BW__
+#define SL_MM_VEC(family, t, w, x, out) vec_##family(t, w, x, out)
+#define SL_MM_PAIR_SUPER(t, w, x, out)  vec_super_n(t, 2, w, x, out)
+#define SL_MM_PAIR_BLOCK(T)
+#define SL_MM_SET_PAIR_BLOCK(T)
+#else
+#define SL_MM_VEC(family, t, w, x, out)                                                            \
+    in_rows8(t) ? vec_##family##8(t, 1, w, &(x), &(out)) : vec_##family(t, w, x, out)
+#define SL_MM_PAIR_SUPER(t, w, x, out)                                                             \
+    in_rows8(t) ? vec_super8(t, 2, w, x, out) : vec_super_n(t, 2, w, x, out)
+#define SL_MM_PAIR_BLOCK(T)                                                                        \
+    static void pair_##T(const struct sl_mm_rows *w, const void *const *x, float *const *out) {    \
+        vec_block8(SL_DTYPE_##T, 2, w, x, out);                                                    \
+    }
+#define SL_MM_SET_PAIR_BLOCK(T) SL_MM_SET_PAIR(T)
+#endif
+
 #define SL_MM_QUANT_FUNCTIONS(family, T)                                                           \
     static void vec_##T(const struct sl_mm_rows *w, const void *x, float *out) {                   \
-        vec_##family(SL_DTYPE_##T, w, x, out);                                                     \
+        SL_MM_VEC(family, SL_DTYPE_##T, w, x, out);                                                \
     }                                                                                              \
     static void many_##T(const struct sl_mm_rows *w, const void *x, uint32_t n_tok,                \
                          uint32_t begin, uint32_t end, void *panel, float *out) {                  \
@@ -215,9 +234,9 @@ static void quantize_q256(const float *x, uint32_t n, struct sl_qx *out) {
 #define SL_MM_SUPER_FUNCTIONS(T)                                                                   \
     SL_MM_QUANT_FUNCTIONS(super, T)                                                                \
     static void pair_##T(const struct sl_mm_rows *w, const void *const *x, float *const *out) {    \
-        vec_super_n(SL_DTYPE_##T, 2, w, x, out);                                                   \
+        SL_MM_PAIR_SUPER(SL_DTYPE_##T, w, x, out);                                                 \
     }
-#define SL_MM_BLOCK_FUNCTIONS(T) SL_MM_QUANT_FUNCTIONS(block, T)
+#define SL_MM_BLOCK_FUNCTIONS(T) SL_MM_QUANT_FUNCTIONS(block, T) SL_MM_PAIR_BLOCK(T)
 #define SL_MM_FLOAT_FUNCTIONS(T)                                                                   \
     static void vec_##T(const struct sl_mm_rows *w, const void *x, float *out) {                   \
         vec_float(SL_DTYPE_##T, w, x, out);                                                        \
@@ -245,6 +264,7 @@ static void fill_kernels(struct sl_mm_kernels *k) {
     SL_MM_SUPER_TYPES(SL_MM_SET)
     SL_MM_SUPER_TYPES(SL_MM_SET_PAIR)
     SL_MM_BLOCK_TYPES(SL_MM_SET)
+    SL_MM_BLOCK_TYPES(SL_MM_SET_PAIR_BLOCK)
     SL_MM_FLOAT_TYPES(SL_MM_SET)
     k->tile_min = 2;
 }
