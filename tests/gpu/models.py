@@ -46,9 +46,9 @@ def run(command, **env):
     return p.stdout
 
 
-def least_vram(sluice, model, device):
-    """MiB of the least --vram that holds the model with its experts elsewhere."""
-    p = subprocess.run([sluice, "plan", "-m", model, "--device", device, "--experts", "streamed", "--vram", "1MiB", "--json"],
+def least_vram(sluice, model, device, *shape):
+    """MiB of the least --vram that holds the model, with contexts of this shape, with its experts elsewhere."""
+    p = subprocess.run([sluice, "plan", "-m", model, "--device", device, "--experts", "streamed", "--vram", "1MiB", *shape, "--json"],
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     return (json.loads(p.stdout)["vram_least_bytes"] >> 20) + 1
 
