@@ -22,8 +22,11 @@ static enum sl_status record(struct sl_vulkan *v, const struct sl_recorded_op *o
                        "allocating a graph"));
     SL_TRY(sl_vk_check(v, v->vk.BeginCommandBuffer(graph->commands, &begin), "recording"));
     v->recording = graph->commands;
+    v->recording_after_kernel = false;
+    v->left.x = 0;
     enum sl_status status = sl_recorded_submit(&v->base, ops, n_ops);
     v->recording = NULL;
+    v->left.x = 0; /* another graph may be replayed before what comes next */
     sl_vk_barrier_to_host(v, graph->commands, false);
     enum sl_status ended = sl_vk_check(v, v->vk.EndCommandBuffer(graph->commands), "recording");
     return status ? status : ended;

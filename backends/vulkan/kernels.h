@@ -11,8 +11,12 @@
     X(rms_norm)                                                                                    \
     X(rms_norm_wide)                                                                               \
     X(quantize)                                                                                    \
+    X(norm_quantize)                                                                               \
+    X(float_row)                                                                                   \
+    X(qkv)                                                                                         \
     X(matmul_float)                                                                                \
     X(matmul_quant)                                                                                \
+    X(matmul_tall)                                                                                 \
     X(matmul_tile)                                                                                 \
     X(rope_table)                                                                                  \
     X(rope)                                                                                        \
@@ -22,6 +26,8 @@
     X(router)                                                                                      \
     X(moe_float)                                                                                   \
     X(moe_quant)                                                                                   \
+    X(moe_up)                                                                                      \
+    X(moe_down)                                                                                    \
     X(moe_group)                                                                                   \
     X(moe_tile)                                                                                    \
     X(moe_combine)                                                                                 \
@@ -55,10 +61,14 @@ enum sl_vk_kernel {
 /* Room for push constants: what every device has. */
 #define SL_VK_ARGS_BYTES 128u
 
-/* Rows of weights of a workgroup, and rows of input that it takes with them (shaders/product.glsl).
+/* Rows of weights of a workgroup, also of matmul_quant and of float products, and rows of input
+ * that it takes with them (shaders/product.glsl).
  */
-#define SL_VK_PRODUCT_ROWS 4u
+#define SL_VK_PRODUCT_ROWS 8u
+#define SL_VK_WIDE_ROWS    4u
 #define SL_VK_PRODUCT_TOK  8u
+/* Elements of a head at most: shaders/qkv.comp. */
+#define SL_VK_QKV_MAX_DIM 256u
 /* The same of shaders/tile.glsl, and the shared memory that it needs. */
 #define SL_VK_TILE_ROWS         64u
 #define SL_VK_TILE_TOK          32u
@@ -97,6 +107,28 @@ struct sl_vk_matmul { /* x: f32 or quantised rows */
     uint64_t row_bytes;
     uint32_t n_in, n_out, n_tok, add;
 };
+/* A norm of rows of n, and what comes of it quantised: q256, q32; 0: not. */
+struct sl_vk_norm_quantize {
+    uint64_t x, w, y, q256, q32;
+    uint32_t n_rows, n;
+    float eps;
+};
+struct sl_vk_float_row {
+    uint64_t w, x, bias, y;
+    uint64_t row_bytes;
+    uint32_t n_in, n_out, n_tok, add;
+};
+#define SL_VK_QKV_NORMS 1u
+#define SL_VK_QKV_NEOX  2u
+#define SL_VK_QKV_Q8    4u
+struct sl_vk_qkv {
+    uint64_t q, k, v, q_norm, k_norm, table, k_pages, v_pages, slot;
+    uint32_t heads; /* of q, and those of KV in the upper half */
+    uint32_t dims;  /* of k, and of v in the upper half */
+    uint32_t n_tok, n_freq, stride_v, flags;
+    float q_eps, k_eps;
+    uint32_t k_page_bytes, v_page_bytes;
+};
 struct sl_vk_rope_table {
     uint64_t pos, inv_freq, table;
     uint32_t n_tok, n_freq;
@@ -133,6 +165,20 @@ struct sl_vk_moe {
     uint64_t x, ids, pairs, refs, bias, y, grid;
     uint64_t row_bytes;
     uint32_t n_in, n_out, n_pairs, k, which, by_pair, to_pair;
+};
+/* The activation's output for each listed pair, rows y of the listed pairs, from quantised rows x.
+ */
+struct sl_vk_moe_up {
+    uint64_t x, ids, pairs, refs, gate_bias, up_bias, y, grid;
+    uint64_t row_bytes;
+    uint32_t n_in, n_out, n_pairs, k, activation;
+    float limit;
+};
+/* down of all k pairs of each row, and their sum. */
+struct sl_vk_moe_down {
+    uint64_t x, ids, weights, refs, bias, pair_y, y, grid;
+    uint64_t row_bytes;
+    uint32_t n_in, n_out, n_tok, k, set;
 };
 /* Sorts n_pairs listed pairs by expert: order [n_pairs] are places in the list, tiles one number
  * and then three for each tile. */

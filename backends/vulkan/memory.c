@@ -256,7 +256,7 @@ static enum sl_status copy_staged(struct sl_vulkan *v, struct sl_span span, size
     VkBufferCopy copy = {.srcOffset = staged_at, .dstOffset = span.offset + at, .size = n};
     if (!up)
         copy = (VkBufferCopy){.srcOffset = span.offset + at, .dstOffset = staged_at, .size = n};
-    SL_TRY(sl_vk_commands(v, SL_QUEUE_OPS, &commands));
+    SL_TRY(sl_vk_commands(v, SL_QUEUE_OPS, false, &commands));
     v->vk.CmdCopyBuffer(commands, up ? v->staging.m.buffer : m->buffer,
                         up ? m->buffer : v->staging.m.buffer, 1, &copy);
     return SL_OK;

@@ -22,9 +22,28 @@ static inline uint64_t sl_vk_qx_bytes(uint64_t rows, uint32_t n) {
 static inline uint64_t sl_vk_round_256(uint64_t bytes) {
     return (bytes + 255) & ~(uint64_t)255;
 }
+/* Products by tiles: whether there is room for them, and tiles of n_pairs pairs of so many experts,
+ * at most. */
+static inline bool sl_vk_has_tiles(const struct sl_vulkan *v) {
+    return v->info.shared_bytes >= SL_VK_TILE_SHARED_BYTES;
+}
+static inline uint64_t sl_vk_most_tiles(uint64_t n_pairs, uint32_t n_expert) {
+    uint64_t n = n_pairs / SL_VK_TILE_TOK + n_expert;
+    return n < n_pairs ? n : n_pairs;
+}
 /* Quantises rows x [n_rows, n], stride elements apart, as weights of type t want them. */
 enum sl_status sl_vk_quantize(struct sl_vulkan *v, enum sl_dtype t, uint64_t x, uint32_t n_rows,
                               uint32_t n, uint32_t stride, uint64_t y) SL_MUST_CHECK;
+/* A norm of contiguous rows and, in scratch, its result quantised for types of 256 elements and of
+ * 32 (out[sl_vk_is_block32()], 0: as not asked for). Elements are a multiple of 32, or of 256. */
+bool sl_vk_takes_norm_quantize(const struct sl_op_rms_norm *a);
+enum sl_status sl_vk_norm_quantize(struct sl_vulkan *v, const struct sl_op_rms_norm *a,
+                                   const bool want[2], uint64_t out[2]) SL_MUST_CHECK;
+/* Where rows are in scratch that were quantised for such types. */
+static inline uint64_t sl_vk_quantized_at(const struct sl_vulkan *v, bool block32, uint64_t rows,
+                                          uint32_t n) {
+    return v->scratch.addr + (block32 ? sl_vk_round_256(sl_vk_qx_bytes(rows, n)) : 0);
+}
 /* y = act(gate) * up, element by element; enum sl_activation. */
 enum sl_status sl_vk_glu(struct sl_vulkan *v, uint64_t gate, uint64_t up, uint64_t y, uint64_t n,
                          uint32_t activation, float limit) SL_MUST_CHECK;
@@ -60,6 +79,11 @@ enum sl_status sl_vk_glu(struct sl_vulkan *v, uint64_t gate, uint64_t up, uint64
     X(clamp)                                                                                       \
     X(bias)                                                                                        \
     X(gelu_rows)
+
+#define SL_FUSED(name)                                                                             \
+    enum sl_status sl_vk_fused_##name(struct sl_device *d, const struct sl_fused_##name *a);       \
+    bool sl_vk_takes_##name(const struct sl_device *d, const struct sl_fused_##name *a);
+#include "backends/fused.def"
 
 #define DECLARE(name)                                                                              \
     enum sl_status sl_vk_op_##name(struct sl_device *d, const struct sl_op_##name *a);

@@ -43,6 +43,43 @@ enum sl_status sl_vk_op_kv_write(struct sl_device *d, const struct sl_op_kv_writ
                  kv->head_dim_v, a->stride_v);
 }
 
+bool sl_vk_takes_qkv(const struct sl_device *d, const struct sl_fused_qkv *a) {
+    const struct sl_kv_view *kv = &a->write->kv;
+    (void)d;
+    return kv->head_dim_k <= SL_VK_QKV_MAX_DIM && kv->head_dim_v <= SL_VK_QKV_MAX_DIM &&
+           kv->k_page_bytes <= UINT32_MAX && kv->v_page_bytes <= UINT32_MAX &&
+           a->q_rope->n_heads <= 0xffff && kv->n_kv_heads <= 0xffff;
+}
+
+enum sl_status sl_vk_fused_qkv(struct sl_device *d, const struct sl_fused_qkv *a) {
+    const struct sl_op_rope *q = a->q_rope;
+    const struct sl_op_kv_write *w = a->write;
+    uint32_t flags = (a->q_norm ? SL_VK_QKV_NORMS : 0) |
+                     (q->style == SL_ROPE_NEOX ? SL_VK_QKV_NEOX : 0) |
+                     (w->kv.dtype == SL_DTYPE_Q8_0 ? SL_VK_QKV_Q8 : 0);
+    const struct sl_vk_qkv k = {.q = sl_vk_addr(q->x),
+                                .k = sl_vk_addr(w->k),
+                                .v = sl_vk_addr(w->v),
+                                .q_norm = a->q_norm ? sl_vk_addr(a->q_norm->w) : 0,
+                                .k_norm = a->k_norm ? sl_vk_addr(a->k_norm->w) : 0,
+                                .table = sl_vk_addr(q->table),
+                                .k_pages = sl_vk_addr(w->kv.k),
+                                .v_pages = sl_vk_addr(w->kv.v),
+                                .slot = sl_vk_addr(w->slot),
+                                .heads = q->n_heads | w->kv.n_kv_heads << 16,
+                                .dims = w->kv.head_dim_k | w->kv.head_dim_v << 16,
+                                .n_tok = q->n_tok,
+                                .n_freq = q->n_freq,
+                                .stride_v = w->stride_v,
+                                .flags = flags,
+                                .q_eps = a->q_norm ? a->q_norm->eps : 0,
+                                .k_eps = a->k_norm ? a->k_norm->eps : 0,
+                                .k_page_bytes = (uint32_t)w->kv.k_page_bytes,
+                                .v_page_bytes = (uint32_t)w->kv.v_page_bytes};
+    uint64_t n = (uint64_t)q->n_tok * (q->n_heads + 2 * w->kv.n_kv_heads);
+    return n ? SL_VK_LAUNCH((struct sl_vulkan *)d, qkv, 0, n, k) : SL_OK;
+}
+
 enum sl_status sl_vk_op_latent_write(struct sl_device *d, const struct sl_op_latent_write *a) {
     const struct sl_latent_view *kv = &a->kv;
     return write((struct sl_vulkan *)d, kv->dtype, a->x, kv->rows, a->slot, kv->page_bytes,

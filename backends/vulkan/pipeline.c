@@ -29,12 +29,17 @@ FITS(embed)
 FITS(rms_norm)
 FITS(quantize)
 FITS(matmul)
+FITS(norm_quantize)
+FITS(float_row)
+FITS(qkv)
 FITS(rope_table)
 FITS(rope)
 FITS(kv_write)
 FITS(attention)
 FITS(router)
 FITS(moe)
+FITS(moe_up)
+FITS(moe_down)
 FITS(moe_group)
 FITS(moe_tile)
 FITS(moe_combine)
@@ -177,7 +182,7 @@ enum sl_status sl_vk_launch(struct sl_vulkan *v, enum sl_vk_kernel kernel, uint3
                             uint64_t n_groups, const void *args, size_t args_bytes) {
     assert(args_bytes <= SL_VK_ARGS_BYTES && variant < SL_DTYPE_COUNT && n_groups);
     VkCommandBuffer commands;
-    SL_TRY(sl_vk_commands(v, SL_QUEUE_OPS, &commands));
+    SL_TRY(sl_vk_commands(v, SL_QUEUE_OPS, true, &commands));
     if (!v->pipeline[kernel][variant])
         SL_TRY(make(v, kernel, variant));
     /* Kernels number their workgroups over both dimensions and leave those that are too many. */

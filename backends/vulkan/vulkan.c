@@ -72,6 +72,8 @@ const struct sl_backend_ops sl_vulkan_ops = {.name = "vulkan",
                                              .signal_follow = signal_use,
                                              .signal_release = signal_release,
                                              .supports = sl_vk_supports,
+#define SL_FUSED(name) .fused_##name = sl_vk_fused_##name, .takes_##name = sl_vk_takes_##name,
+#include "backends/fused.def"
 #define ENTRY(name) .name = sl_vk_op_##name,
                                              SL_VK_OPS(ENTRY)
 #undef ENTRY

@@ -49,6 +49,7 @@ struct sl_vk_queue {
     uint64_t busy_until[SL_VK_COMMANDS];
     uint32_t next;                      /* of commands */
     VkCommandBuffer open;               /* being filled; NULL: none */
+    bool after_kernel;                  /* the last command in it is a kernel */
     VkCommandBuffer batch[SL_VK_BATCH]; /* filled, to be submitted with the open one */
     uint32_t n_batch;
     uint64_t
@@ -68,12 +69,21 @@ struct sl_vulkan {
 
     struct sl_vk_queue queue[SL_QUEUES];
     struct sl_vk_staging staging;
-    VkCommandBuffer recording; /* where launches go while a graph is made; NULL: to the queue */
-    bool overlap;              /* the next launch need not wait for the one before it */
+    VkCommandBuffer recording;   /* where launches go while a graph is made; NULL: to the queue */
+    bool recording_after_kernel; /* the last command in it is a kernel */
+    bool overlap;                /* the next launch need not wait for the one before it */
 
     /* Shared by all ops: what one op leaves there the next may overwrite. */
     struct sl_vk_memory scratch;
     struct sl_vk_memory grids; /* grids.c */
+    /* What a norm left in scratch for the experts that follow it in a graph, while nothing else is
+     * launched. */
+    struct {
+        uint64_t x; /* whose quantised rows; 0: nothing */
+        uint32_t n_rows;
+        bool there[2];
+        uint64_t n_kernels; /* as base.n_kernels was then */
+    } left;
 
     VkPipelineLayout layout;
     VkPipelineCache cache;
@@ -109,11 +119,10 @@ enum sl_status sl_vk_memory_left(struct sl_device *d, uint64_t *out_free, uint64
 /* queue.c */
 enum sl_status sl_vk_queues_init(struct sl_vulkan *v) SL_MUST_CHECK;
 void sl_vk_queues_release(struct sl_vulkan *v);
-/* The command buffer to add to, which whatever comes next follows; behind a barrier, but for what
- * sl_vk_overlap() announced. */
-enum sl_status sl_vk_commands(struct sl_vulkan *v, enum sl_queue q,
+/* The command buffer to add a kernel or a copy to; behind a barrier, but for what sl_vk_overlap()
+ * announced. */
+enum sl_status sl_vk_commands(struct sl_vulkan *v, enum sl_queue q, bool kernel,
                               VkCommandBuffer *out_commands) SL_MUST_CHECK;
-void sl_vk_barrier(struct sl_vulkan *v, VkCommandBuffer commands, bool copies);
 /* Whatever ends a command buffer: the host may look at what it wrote once it has run. */
 void sl_vk_barrier_to_host(struct sl_vulkan *v, VkCommandBuffer commands, bool copies);
 /* Adds commands that were recorded apart. */

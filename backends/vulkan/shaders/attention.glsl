@@ -16,7 +16,7 @@ shared float query[MAX_DIM], score[PAGE];
 
 float element(uint64_t row, uint i) {
     if (TYPE == F16)
-        return f32_of_f16(uint(u16s(row).v[i]));
+        return unpackHalf2x16(uint(u16s(row).v[i])).x;
     uint64_t b = row + i / 32u * 34u;
     uint d = uint(u8s(b).v[0]) | uint(u8s(b).v[1]) << 8;
     return f32_of_f16(d) * float(int(i8s(b).v[2u + i % 32u]));
@@ -47,15 +47,20 @@ void main() {
             uint64_t row = a.k + at * a.k_page_bytes + (first + l) * k_row;
             s = 0.0;
             uint i = 0u;
-            if (TYPE == F16 && (uint(row) & 15u) == 0u)
-                for (; i + 8u <= dim_k; i += 8u) {
-                    uvec4 w = vec4s(row).v[i / 8u];
-                    [[unroll]] for (uint j = 0; j < 4u; j++) {
-                        vec2 pair = unpackHalf2x16(w[j]);
-                        s = fma(query[i + 2u * j], pair.x, s);
-                        s = fma(query[i + 2u * j + 1u], pair.y, s);
-                    }
+            if (TYPE == F16 && (uint(row) & 15u) == 0u) {
+                for (; i + 64u <= dim_k; i += 64u) { /* so many loads in flight */
+                    uvec4 w[8];
+                    [[unroll]] for (uint n = 0; n < 8u; n++)
+                        w[n] = vec4s(row).v[i / 8u + n];
+                    vec2 part = vec2(0.0);
+                    [[unroll]] for (uint n = 0; n < 8u; n++)
+                        [[unroll]] for (uint j = 0; j < 4u; j++) {
+                            uint at = i + 8u * n + 2u * j;
+                            part = fma(vec2(query[at], query[at + 1u]), unpackHalf2x16(w[n][j]), part);
+                        }
+                    s += part.x + part.y;
                 }
+            }
             for (; i < dim_k; i++)
                 s = fma(query[i], element(row, i), s);
             s *= a.scale;
@@ -73,23 +78,30 @@ void main() {
         barrier();
         total *= keep;
         uint begin = lo > page * PAGE ? lo - page * PAGE : 0u, end = min(len - page * PAGE, PAGE);
-        for (uint j = begin; j < end; j++)
-            total += score[j];
+        float four[4] = float[4](0.0, 0.0, 0.0, 0.0);
+        [[unroll]] for (uint j = 0; j < PAGE; j++) /* zeros where there is no position */
+            four[j % 4u] += score[j];
+        total += (four[0] + four[1]) + (four[2] + four[3]);
         uint64_t rows = a.v + at * a.v_page_bytes + first * v_row;
         [[unroll]] for (uint d = 0; d < MAX_DIM / PAGE; d++) {
             uint i = d * PAGE + l;
-            if (i < dim_v) {
+            if (d * PAGE < dim_v) {
+                uint j = begin, at_i = min(i, dim_v - 1u);
                 float y = sum[d] * keep;
-                uint j = begin;
-                for (; j + 8u <= end; j += 8u) { /* so many loads in flight */
-                    float e[8];
-                    [[unroll]] for (uint n = 0; n < 8u; n++)
-                        e[n] = element(rows + (j + n) * v_row, i);
-                    [[unroll]] for (uint n = 0; n < 8u; n++)
+                for (; j + 16u <= end; j += 16u) { /* so many loads in flight */
+                    float e[16];
+                    [[unroll]] for (uint n = 0; n < 16u; n++)
+                        e[n] = element(rows + (j + n) * v_row, at_i);
+                    [[unroll]] for (uint n = 0; n < 16u; n++)
                         y = fma(score[j + n], e[n], y);
                 }
-                for (; j < end; j++)
-                    y = fma(score[j], element(rows + j * v_row, i), y);
+                if (j < end) {
+                    float e[16];
+                    [[unroll]] for (uint n = 0; n < 16u; n++)
+                        e[n] = element(rows + min(j + n, end - 1u) * v_row, at_i);
+                    [[unroll]] for (uint n = 0; n < 16u; n++)
+                        y = j + n < end ? fma(score[min(j + n, end - 1u)], e[n], y) : y;
+                }
                 sum[d] = y;
             }
         }

@@ -15,6 +15,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer f32s { float
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer u32s { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer i32s { int v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) buffer vec4s { uvec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer float4s { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) buffer u64s { uint64_t v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 2) buffer u16s { uint16_t v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 2) buffer i16s { int16_t v[]; };

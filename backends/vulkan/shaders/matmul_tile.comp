@@ -2,7 +2,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "tile.glsl"
 
-/* As matmul.glsl, for many rows of input. */
+/* As matmul_quant.comp, for many rows of input. */
 layout(push_constant) uniform args {
     uint64_t w, x, bias, y, grid;
     uint64_t row_bytes;

@@ -2,7 +2,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "tile.glsl"
 
-/* As moe.glsl, for tiles of one expert's pairs (moe_group.comp). */
+/* As moe_quant.comp, for tiles of one expert's pairs (moe_group.comp). */
 layout(push_constant) uniform args {
     uint64_t x, pairs, refs, bias, y, grid, order, tiles;
     uint64_t row_bytes;

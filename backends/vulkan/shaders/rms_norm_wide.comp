@@ -26,9 +26,18 @@ void main() {
         for (uint i = l; i < n; i += 256u)
             row[i] = x.v[from + i];
         barrier();
-        if (l < 16u)
-            for (uint i = l; i < n; i += 16u)
+        if (l < 16u) {
+            uint i = l;
+            for (; i + 7u * 16u < n; i += 8u * 16u) {
+                float f[8];
+                [[unroll]] for (uint k = 0; k < 8u; k++)
+                    f[k] = row[i + 16u * k];
+                [[unroll]] for (uint k = 0; k < 8u; k++)
+                    sum = fma_once(f[k], f[k], sum);
+            }
+            for (; i < n; i += 16u)
                 sum = fma_once(row[i], row[i], sum);
+        }
     }
     if (l < 16u)
         parts[l] = sum;

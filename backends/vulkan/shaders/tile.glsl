@@ -25,16 +25,11 @@ void load_weights(uint64_t w, uint64_t row_bytes, uint row, uint n_out, uint n_i
     for (uint i = l; i < TILE_ROWS * UNITS; i += 128u) {
         uint r = i / UNITS, in_chunk = i % UNITS, u = c * UNITS + in_chunk, unit;
         bool there = u * 16u < n_in;
-        int q[16], scale = 0, least = 0;
+        int scale = 0, least = 0;
         uint64_t b =
             block_of(w + uint64_t(min(row + r, n_out - 1u)) * row_bytes, there ? u : 0u, unit);
-        load_unit(b, unit, q);
         unit_scales(b, unit, scale, least);
-        ivec4 words;
-        [[unroll]] for (uint k = 0; k < 4u; k++)
-            words[k] = q[4u * k] & 255 | (q[4u * k + 1u] & 255) << 8 |
-                       (q[4u * k + 2u] & 255) << 16 | q[4u * k + 3u] << 24;
-        w_words[r][in_chunk] = words;
+        w_words[r][in_chunk] = load_words(b, unit);
         w_scale[r][in_chunk] = scale & 0xffff | least << 16;
         if (in_chunk % 2u == 0u && (is_block32() || in_chunk == 0u)) {
             float d, dmin;
@@ -50,10 +45,7 @@ void load_input(uint64_t x, uint t, uint c, uint part) {
     uint64_t b = x + uint64_t(c / 2u) * QX_BYTES;
     uint at = c % 2u;
     for (uint i = part; i < UNITS; i += 4u) {
-        ivec4 words;
-        [[unroll]] for (uint k = 0; k < 4u; k++)
-            words[k] = i32s(b).v[at * WORDS + i * 4u + k];
-        x_words[t][i] = words;
+        x_words[t][i] = ivec4(vec4s(b).v[at * UNITS + i]);
     }
     x_d[t][part] = f32s(b + 256).v[is_block32() ? at * BLOCKS + part : 0u];
     if (has_min()) {
@@ -138,6 +130,7 @@ void tile(uint64_t w, uint64_t row_bytes, uint row, uint n_out, uint n_in, uint 
         total[o] = 0.0;
     }
     uint64_t x = input_row(l / 4u);
+    find_alignment(w, row_bytes);
     for (uint c = 0; c * CHUNK < n_in; c++) {
         load_weights(w, row_bytes, row, n_out, n_in, c, l);
         load_input(x, l / 4u, c, l % 4u);

@@ -48,16 +48,27 @@ float load_float(uint64_t row, uint i) {
 uint byte_at(uint64_t b, uint i) {
     return uint(u8s(b).v[i]);
 }
+/* Whether blocks of these weights begin at multiples of 16 bytes, of types whose blocks have such a
+ * length. */
+bool aligned16 = false;
+void find_alignment(uint64_t w, uint64_t row_bytes) {
+    aligned16 = (TYPE == Q4_K || TYPE == Q5_K) && ((uint(w) | uint(row_bytes)) & 15u) == 0u;
+}
+
+/* A word that begins `shift` bits, below 32, within the first of two. */
+uint funnel(uint w, uint w1, uint shift) {
+    return w >> shift | w1 << 1 << 31u - shift;
+}
 /* 16 bytes at any address, experts may be at any: the words that they lie in. */
 uvec4 bytes_at(uint64_t at) {
+    if ((TYPE == Q4_K || TYPE == Q5_K) && aligned16)
+        return vec4s(at).v[0];
     uint shift = 8u * (uint(at) & 3u);
     u32s from = u32s(at & ~uint64_t(3));
     uvec4 w = uvec4(from.v[0], from.v[1], from.v[2], from.v[3]);
-    if (shift != 0u) {
-        uint last = from.v[4]; /* holds at least one of them */
-        w = w >> shift | uvec4(w.y, w.z, w.w, last) << 32u - shift;
-    }
-    return w;
+    uint last = from.v[shift != 0u ? 4u : 3u]; /* holds at least one of them */
+    return uvec4(funnel(w.x, w.y, shift), funnel(w.y, w.z, shift), funnel(w.z, w.w, shift),
+                 funnel(w.w, last, shift));
 }
 uint byte_of(uvec4 w, uint i) {
     return w[i / 4u] >> 8u * (i % 4u) & 255u;
@@ -322,6 +333,268 @@ void load_unit(uint64_t b, uint unit, out int q[16]) {
         unit_grid(b, unit, q);
     else
         unit_super(b, unit, q);
+}
+
+/* ---- four elements a word ---- */
+
+/* Each byte less `by`, where bytes are below 128 and none becomes less than -128. */
+uvec4 less(uvec4 w, uint by) {
+    return (w + (0x80u - by) * 0x01010101u) ^ 0x80808080u;
+}
+/* FP4_VALUES of each byte, which is below 16. */
+uvec4 fp4_values(uvec4 w) {
+    uvec4 low = w & 0x03030303u, large = (w >> 2 & 0x01010101u) * 0xffu;
+    uvec4 size = low + (large & (0x04040404u + low + ((low & low >> 1 & 0x01010101u) << 1)));
+    uvec4 minus = (w >> 3 & 0x01010101u) * 0xffu;
+    return (0x80808080u + (size & ~minus)) - (size & minus) ^ 0x80808080u;
+}
+/* Four bits from bit `at` on, the lowest bit of a byte each. */
+uint spread(uint bits, uint at) {
+    return (bits >> at & 15u) * 0x00204081u & 0x01010101u;
+}
+ivec4 pack(int q[16]) {
+    ivec4 w;
+    [[unroll]] for (uint k = 0; k < 4u; k++)
+        w[k] = q[4u * k] & 255 | (q[4u * k + 1u] & 255) << 8 | (q[4u * k + 2u] & 255) << 16 |
+               q[4u * k + 3u] << 24;
+    return w;
+}
+ivec4 unit_by_elements(uint64_t b, uint unit) {
+    int q[16];
+    load_unit(b, unit, q);
+    return pack(q);
+}
+
+/* Of types of 32 elements, from the 16 bytes that its units share. */
+ivec4 nibbles_32(uvec4 bytes, uint unit, uint bits) {
+    uvec4 w = bytes >> 4u * unit & 0x0f0f0f0fu;
+    if (TYPE == Q5_0 || TYPE == Q5_1)
+        w |= uvec4(spread(bits, 16u * unit), spread(bits, 16u * unit + 4u),
+                   spread(bits, 16u * unit + 8u), spread(bits, 16u * unit + 12u))
+             << 4;
+    return ivec4(TYPE == Q4_0    ? less(w, 8u)
+                 : TYPE == Q5_0  ? less(w, 16u)
+                 : TYPE == MXFP4 ? fp4_values(w)
+                                 : w);
+}
+uint nibbles_32_at() {
+    return TYPE == Q4_1 ? 4u : TYPE == Q5_0 ? 6u : TYPE == Q5_1 ? 8u : TYPE == MXFP4 ? 1u : 2u;
+}
+uint fifth_bits(uint64_t b) {
+    return TYPE == Q5_0 ? u32_at(b, 2u) : TYPE == Q5_1 ? u32_at(b, 4u) : 0u;
+}
+/* Of Q6_K, from the units' low and high bits. */
+ivec4 six_bits(uvec4 low, uvec4 high, uint unit) {
+    return ivec4(less(low >> unit / 4u % 2u * 4u & 0x0f0f0f0fu |
+                          (high >> unit % 8u / 2u * 2u & 0x03030303u) << 4,
+                      32u));
+}
+ivec4 five_bits(uvec4 low, uvec4 high, uint unit) { /* Q4_K and Q5_K */
+    uvec4 w = low >> unit / 2u % 2u * 4u & 0x0f0f0f0fu;
+    return ivec4(TYPE == Q5_K ? w | (high >> unit / 2u & 0x01010101u) << 4 : w);
+}
+
+/* load_unit(), packed. */
+ivec4 load_words(uint64_t b, uint unit) {
+    uint i32 = 16u * (unit & 1u);
+    switch (TYPE) {
+    case Q8_0:
+        return ivec4(bytes_at(b + 2u + 16u * unit));
+    case Q4_0: case Q4_1: case Q5_0: case Q5_1: case MXFP4:
+        return nibbles_32(bytes_at(b + nibbles_32_at()), unit, fifth_bits(b));
+    case Q4_K:
+        return five_bits(bytes_at(b + 16u + unit / 4u * 32u + i32), uvec4(0u), unit);
+    case Q5_K:
+        return five_bits(bytes_at(b + 48u + unit / 4u * 32u + i32), bytes_at(b + 16u + i32), unit);
+    case Q6_K:
+        return six_bits(bytes_at(b + unit / 8u * 64u + unit % 4u * 16u),
+                        bytes_at(b + 128u + unit / 8u * 32u + i32), unit);
+    case Q2_K:
+        return ivec4(bytes_at(b + 16u + unit / 8u * 32u + i32) >> unit % 8u / 2u * 2u & 0x03030303u);
+    case Q3_K: {
+        uvec4 w = bytes_at(b + 32u + unit / 8u * 32u + i32) >> unit % 8u / 2u * 2u & 0x03030303u;
+        return ivec4(less(w | (bytes_at(b + i32) >> unit / 2u & 0x01010101u) << 2, 4u));
+    }
+    default:
+        return unit_by_elements(b, unit);
+    }
+}
+
+/* ---- pieces: 32 elements in two units that lie in the same bytes, where the type has such ---- */
+
+struct piece {
+    ivec4 a, b; /* of units unit_a() and unit_b() */
+    int scale_a, scale_b, least_a, least_b;
+    uint halves;   /* of 256-element types that are staged: binary16 of d, and of dmin above it */
+    float d, dmin; /* of others */
+};
+
+/* Units of a row, of its piece i. */
+uint unit_a(uint i) {
+    if (TYPE == Q4_K || TYPE == Q5_K)
+        return i / 2u * 4u + i % 2u;
+    if (TYPE == Q6_K)
+        return i / 4u * 8u + i % 4u;
+    return 2u * i;
+}
+uint unit_b(uint i) {
+    return unit_a(i) + (TYPE == Q4_K || TYPE == Q5_K ? 2u : TYPE == Q6_K ? 4u : 1u);
+}
+
+/* The first 16 bytes of a Q4_K or Q5_K block: d, dmin, and 6-bit scales and minimums of 8 runs of
+ * 32, of which piece p has two. */
+void put_head(uvec4 head, uint p, inout piece to) {
+    uint shift = p / 2u % 2u * 16u;
+    uint x = head.y >> shift, y = head.z >> shift, z = head.w >> shift;
+    bool first = p < 4u;
+    uint scales = first ? x & 0x3f3fu : z & 0x0f0fu | x >> 2 & 0x3030u;
+    uint mins = first ? y & 0x3f3fu : z >> 4 & 0x0f0fu | y >> 2 & 0x3030u;
+    to.scale_a = int(scales & 255u);
+    to.scale_b = int(scales >> 8);
+    to.least_a = int(mins & 255u);
+    to.least_b = int(mins >> 8);
+    to.halves = head.x;
+}
+
+/* What is loaded of a piece before anything is made of it, so that many loads are in flight: words
+ * of memory. Only of these types. */
+bool is_staged() {
+    return TYPE == Q8_0 || TYPE == MXFP4 || TYPE == Q4_K || TYPE == Q5_K || TYPE == Q6_K;
+}
+struct raw_piece {
+    uint w[14];
+};
+uint64_t block_of_piece(uint64_t row, uint i) {
+    return row + uint64_t(is_block32() ? i : i / 8u) * block_bytes();
+}
+/* 16 bytes at any address, as 5 words from `to` on. */
+void load_raw_16(uint64_t at, uint to, inout raw_piece r) {
+    u32s from = u32s(at & ~uint64_t(3));
+    [[unroll]] for (uint k = 0; k < 4u; k++)
+        r.w[to + k] = from.v[k];
+    r.w[to + 4u] = from.v[(uint(at) & 3u) != 0u ? 4u : 3u]; /* holds at least one of them */
+}
+uvec4 raw_16(raw_piece r, uint at, uint shift) {
+    return uvec4(funnel(r.w[at], r.w[at + 1u], shift), funnel(r.w[at + 1u], r.w[at + 2u], shift),
+                 funnel(r.w[at + 2u], r.w[at + 3u], shift),
+                 funnel(r.w[at + 3u], r.w[at + 4u], shift));
+}
+void put_raw(uvec4 v, uint to, inout raw_piece r) {
+    [[unroll]] for (uint k = 0; k < 4u; k++)
+        r.w[to + k] = v[k];
+}
+uvec4 raw_4(raw_piece r, uint at) {
+    return uvec4(r.w[at], r.w[at + 1u], r.w[at + 2u], r.w[at + 3u]);
+}
+
+raw_piece load_raw(uint64_t row, uint i) {
+    raw_piece r;
+    uint64_t b = block_of_piece(row, i);
+    u32s from = u32s(b & ~uint64_t(3));
+    uint p = i % 8u;
+    switch (TYPE) {
+    case Q8_0: /* the words that the block lies in */
+        [[unroll]] for (uint k = 0; k < 9u; k++)
+            r.w[k] = from.v[k];
+        r.w[9] = from.v[(uint(b) & 3u) == 3u ? 9u : 8u];
+        break;
+    case MXFP4:
+        [[unroll]] for (uint k = 0; k < 5u; k++)
+            r.w[k] = from.v[k];
+        break;
+    case Q4_K: case Q5_K:
+        put_raw(bytes_at(b), 0u, r);
+        put_raw(bytes_at(b + (TYPE == Q4_K ? 16u : 48u) + 16u * p), 4u, r);
+        if (TYPE == Q5_K)
+            put_raw(bytes_at(b + 16u + 16u * (p & 1u)), 8u, r);
+        break;
+    case Q6_K: {
+        uint unit = p / 4u * 8u + p % 4u;
+        load_raw_16(b + 16u * p, 0u, r);
+        load_raw_16(b + 128u + p / 4u * 32u + 16u * (p & 1u), 5u, r);
+        r.w[10] = uint(int(i8s(b).v[192u + unit]));
+        r.w[11] = uint(int(i8s(b).v[196u + unit]));
+        r.w[12] = byte_at(b, 208u);
+        r.w[13] = byte_at(b, 209u);
+        break;
+    }
+    }
+    return r;
+}
+
+piece make_staged(raw_piece r, uint64_t row, uint i) {
+    piece to;
+    to.scale_a = to.scale_b = 1;
+    to.least_a = to.least_b = 0;
+    to.halves = 0u;
+    to.d = to.dmin = 0.0;
+    uint64_t b = block_of_piece(row, i);
+    uint p = i % 8u, shift = 8u * (uint(b) & 3u);
+    switch (TYPE) {
+    case Q8_0: { /* from the third byte on, which may be in the second word */
+        uint by = shift + 16u & 31u;
+        bool next = shift >= 16u;
+        to.d = f32_of_f16(funnel(r.w[0], r.w[1], shift) & 0xffffu);
+        [[unroll]] for (uint k = 0; k < 4u; k++) {
+            to.a[k] = int(funnel(next ? r.w[k + 1u] : r.w[k], next ? r.w[k + 2u] : r.w[k + 1u], by));
+            to.b[k] =
+                int(funnel(next ? r.w[k + 5u] : r.w[k + 4u], next ? r.w[k + 6u] : r.w[k + 5u], by));
+        }
+        return to;
+    }
+    case MXFP4: {
+        uint e = r.w[0] >> shift & 255u;
+        uvec4 q;
+        [[unroll]] for (uint k = 0; k < 4u; k++)
+            q[k] = shift == 24u ? r.w[k + 1u] : funnel(r.w[k], r.w[k + 1u], shift + 8u & 31u);
+        to.d = uintBitsToFloat(e < 2u ? 0x00200000u << e : (e - 1u) << 23);
+        to.a = nibbles_32(q, 0u, 0u);
+        to.b = nibbles_32(q, 1u, 0u);
+        return to;
+    }
+    case Q4_K: case Q5_K: {
+        uvec4 high = TYPE == Q5_K ? raw_4(r, 8u) : uvec4(0u);
+        put_head(raw_4(r, 0u), p, to);
+        to.a = five_bits(raw_4(r, 4u), high, p / 2u * 4u);
+        to.b = five_bits(raw_4(r, 4u), high, p / 2u * 4u + 2u);
+        return to;
+    }
+    case Q6_K: {
+        uvec4 low = raw_16(r, 0u, shift), high = raw_16(r, 5u, shift);
+        uint unit = p / 4u * 8u + p % 4u;
+        to.scale_a = int(r.w[10]);
+        to.scale_b = int(r.w[11]);
+        to.halves = r.w[12] | r.w[13] << 8;
+        to.a = six_bits(low, high, unit);
+        to.b = six_bits(low, high, unit + 4u);
+        return to;
+    }
+    }
+    return to;
+}
+
+/* A piece of another type. */
+piece make_other(uint64_t row, uint i) {
+    piece to;
+    to.halves = 0u;
+    uint64_t b = block_of_piece(row, i);
+    uint unit = is_block32() ? 0u : 2u * (i % 8u);
+    if (TYPE == Q4_0 || TYPE == Q4_1 || TYPE == Q5_0 || TYPE == Q5_1) {
+        uvec4 q = bytes_at(b + nibbles_32_at());
+        uint bits = fifth_bits(b);
+        to.a = nibbles_32(q, 0u, bits);
+        to.b = nibbles_32(q, 1u, bits);
+    } else {
+        [[dont_unroll]] for (uint k = 0; k < 2u; k++) { /* to be small */
+            ivec4 w = load_words(b, unit + k);
+            to.a = k == 0u ? w : to.a;
+            to.b = w;
+        }
+    }
+    unit_scales(b, unit, to.scale_a, to.least_a);
+    unit_scales(b, unit + 1u, to.scale_b, to.least_b);
+    block_scales(b, to.d, to.dmin);
+    return to;
 }
 
 /* Unit u of a row of n elements as floats; what is beyond the row is 0. */
