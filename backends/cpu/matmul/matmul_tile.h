@@ -5,15 +5,17 @@
 #ifndef SL_BACKENDS_CPU_MATMUL_TILE_H
 #define SL_BACKENDS_CPU_MATMUL_TILE_H
 
-#include "backends/cpu/matmul/matmul_simd.h"
+#include "backends/cpu/matmul/matmul_rows8.h"
 
 #ifdef __AVX2__
 
 /* Input rows whose sums fit in registers together. */
 #ifdef __AVX512BW__
 #define SL_MM_SUBTILE 12
+#define SL_TILE_8     false /* 8 weight rows at a time */
 #else
-#define SL_MM_SUBTILE 3
+#define SL_MM_SUBTILE 6
+#define SL_TILE_8     true
 #endif
 
 /* A panel, per 256 inputs. */
@@ -334,6 +336,8 @@ SL_INLINE void unpack_block(enum sl_dtype t, const uint8_t *const *row, uint32_t
     }
 }
 
+#ifdef __AVX512BW__
+
 /* dot[t] = sum over n_groups groups of 4 inputs; w and q at the first. */
 SL_INLINE void tile_dot(const int nt, bool wide, const uint8_t (*w)[64], const uint8_t *q,
                         uint32_t tok_bytes, int n_groups, v *dot) {
@@ -416,6 +420,116 @@ SL_INLINE void tile_block(const int offset, const bool has_min, const bool wide,
         vf_store(out + t * SL_MM_PANEL, total[t]);
 }
 
+#else /* AVX2 */
+
+SL_INLINE __m256i y_bcast32(const uint8_t *p) {
+    return _mm256_set1_epi32((int)ld32(p));
+}
+
+/* dot[t] += `scale` times the products of 4 groups with 8 rows, at w and q. Of pairs of products,
+ * `together` fit into int16 at a time; 0: the bytes are offset by 128, and any two fit once they
+ * are signed again. */
+SL_INLINE void tile8_dot(const int nt, const int together, const uint8_t (*w)[64], const uint8_t *q,
+                         uint32_t tok_bytes, __m256i scale, __m256i *dot) {
+    const int n = together ? together : 1;
+    for (int g = 0; g < 4; g += n) {
+        __m256i a[4], sign = _mm256_setzero_si256();
+        for (int i = 0; i < n; i++)
+            a[i] = _mm256_load_si256((const __m256i *)(const void *)w[g + i]);
+        if (!together) {
+            sign = _mm256_xor_si256(a[0], _mm256_set1_epi8(-128));
+            a[0] = _mm256_abs_epi8(sign);
+        }
+        SL_UNROLL
+        for (int t = 0; t < nt; t++) {
+            __m256i sum;
+            for (int i = 0; i < n; i++) {
+                __m256i x = y_bcast32(q + (size_t)(g + i) * tok_bytes + 4 * t);
+                __m256i m = _mm256_maddubs_epi16(a[i], together ? x : _mm256_sign_epi8(x, sign));
+                sum = i ? _mm256_add_epi16(sum, m) : m;
+            }
+            dot[t] = _mm256_add_epi32(dot[t], _mm256_madd_epi16(sum, scale));
+            SL_AS_IT_IS(dot[t]);
+        }
+    }
+}
+
+/* Adds one block to nt rows of a tile of n_tok. q: the block's part of the tile, from the first of
+ * these rows on. 8 weight rows at a time: their sums are as many registers as there are rows. */
+SL_INLINE void tile_super(const int sub, const bool has_min, const int together, const int nt,
+                          const struct super_panel *p, const uint8_t *q, uint32_t n_tok,
+                          float *out) {
+    const uint32_t tok_bytes = 4 * n_tok;
+    const uint8_t *sums = q + (size_t)(sub == 32 ? 72 : 64) * tok_bytes;
+    const uint8_t *dx = q + (size_t)76 * tok_bytes;
+    SL_NO_UNROLL
+    for (int h = 0; h < 16; h += 8) {
+        __m256i isum[SL_MM_SUBTILE];
+        for (int t = 0; t < nt; t++)
+            isum[t] = _mm256_setzero_si256();
+        SL_NO_UNROLL
+        for (int i = 0; i < 16; i++) { /* 4 groups */
+            __m256i s = y_load(&p->scale[i * 16 / sub][h]);
+            s = _mm256_blend_epi16(s, _mm256_slli_epi32(s, 16), 0xaa);
+            tile8_dot(nt, together, (const uint8_t(*)[64])(const void *)&p->w[4 * i][4 * h],
+                      q + (size_t)(4 * i) * tok_bytes, tok_bytes, s, isum);
+        }
+        const __m256 d = _mm256_loadu_ps(p->d + h), dmin = _mm256_loadu_ps(p->dmin + h);
+        SL_UNROLL
+        for (int t = 0; t < nt; t++) {
+            float *o = out + t * SL_MM_PANEL + h, f;
+            memcpy(&f, dx + 4 * t, 4);
+            __m256 total = _mm256_loadu_ps(o), df = _mm256_set1_ps(f);
+            __m256i imin = _mm256_setzero_si256();
+            for (int k = 0; together && k < 128 / sub; k++)
+                imin = _mm256_add_epi32(
+                    imin, _mm256_madd_epi16(y_load(p->min[k][h]),
+                                            y_bcast32(sums + (size_t)k * tok_bytes + 4 * t)));
+            __m256i i = has_min ? isum[t] : _mm256_sub_epi32(isum[t], imin);
+            total = _mm256_fmadd_ps(_mm256_mul_ps(d, df), _mm256_cvtepi32_ps(i), total);
+            if (has_min)
+                total = _mm256_fnmadd_ps(_mm256_mul_ps(dmin, df), _mm256_cvtepi32_ps(imin), total);
+            _mm256_storeu_ps(o, total);
+        }
+    }
+}
+
+/* The same for n_blocks <= 8 blocks of a 32-element type. */
+SL_INLINE void tile_block(const int offset, const bool has_min, const int together, const int nt,
+                          const struct block_panel *p, uint32_t n_blocks, const uint8_t *q,
+                          uint32_t n_tok, float *out) {
+    const uint32_t tok_bytes = 4 * n_tok;
+    SL_NO_UNROLL
+    for (uint32_t i = 0; i < 2 * n_blocks; i++) {
+        const uint32_t b = i / 2, h = i % 2 * 8;
+        const uint8_t *sums = q + (size_t)(72 + b) * tok_bytes;
+        const uint8_t *dx = q + (size_t)(64 + b) * tok_bytes;
+        __m256i dot[SL_MM_SUBTILE];
+        for (int t = 0; t < nt; t++)
+            dot[t] = has_min || !together
+                         ? _mm256_setzero_si256()
+                         : _mm256_mullo_epi32(y_bcast32(sums + 4 * t), _mm256_set1_epi32(-offset));
+        SL_NO_UNROLL
+        for (uint32_t g = 8 * b; g < 8 * b + 8; g += 4)
+            tile8_dot(nt, together, (const uint8_t(*)[64])(const void *)&p->w[g][4 * h],
+                      q + (size_t)g * tok_bytes, tok_bytes, _mm256_set1_epi16(1), dot);
+        const __m256 d = _mm256_loadu_ps(p->d[b] + h), m = _mm256_loadu_ps(p->m[b] + h);
+        SL_UNROLL
+        for (int t = 0; t < nt; t++) {
+            float *o = out + t * SL_MM_PANEL + h, f;
+            memcpy(&f, dx + 4 * t, 4);
+            __m256 total = _mm256_loadu_ps(o), df = _mm256_set1_ps(f);
+            total = _mm256_fmadd_ps(_mm256_mul_ps(d, df), _mm256_cvtepi32_ps(dot[t]), total);
+            if (has_min)
+                total = _mm256_fmadd_ps(_mm256_mul_ps(m, df),
+                                        _mm256_cvtepi32_ps(y_bcast32(sums + 4 * t)), total);
+            _mm256_storeu_ps(o, total);
+        }
+    }
+}
+
+#endif
+
 /* The kinds of products that a tile meets. Types of one kind share their code. */
 enum tile_kind {
     TILE_16_MIN,     /* Q2_K */
@@ -426,6 +540,7 @@ enum tile_kind {
     TILE_BLOCK_MIN,  /* Q4_1, Q5_1 */
     TILE_BLOCK,      /* 32-element types with an offset */
     TILE_BLOCK_WIDE, /* of 128: Q8_0, IQ4_NL */
+    TILE_16_LARGE,   /* AVX2: those of TILE_16 that are signed, IQ2_XS and IQ2_S */
 };
 
 SL_INLINE enum tile_kind tile_kind(enum sl_dtype t) {
@@ -435,8 +550,17 @@ SL_INLINE enum tile_kind tile_kind(enum sl_dtype t) {
                                                : TILE_BLOCK;
     const struct super_traits tr = super_traits(t);
     if (tr.sub == 16)
-        return tr.has_min ? TILE_16_MIN : TILE_16;
+        return tr.has_min ? TILE_16_MIN : SL_TILE_8 && tr.is_signed ? TILE_16_LARGE : TILE_16;
     return tr.has_min ? TILE_32_MIN : tr.offset == 128 ? TILE_32_WIDE : TILE_32;
+}
+
+/* How products are summed. AVX-512: is the offset 128? AVX2: see tile8_dot(). */
+SL_INLINE int tile_sums(enum tile_kind kind) {
+    bool wide = kind == TILE_BLOCK_WIDE || kind == TILE_32_WIDE;
+    if (!SL_TILE_8)
+        return wide;
+    /* u <= 126; 63; 31: 4 * 2 * 31 * 127 < 32768 */
+    return wide ? 0 : kind == TILE_16_LARGE || kind == TILE_32 ? 1 : kind == TILE_16 ? 2 : 4;
 }
 
 SL_INLINE void tile_n(enum tile_kind kind, const int nt, const void *panel, int offset,
@@ -445,12 +569,13 @@ SL_INLINE void tile_n(enum tile_kind kind, const int nt, const void *panel, int 
     case TILE_BLOCK_MIN:
     case TILE_BLOCK:
     case TILE_BLOCK_WIDE:
-        tile_block(offset, kind == TILE_BLOCK_MIN, kind == TILE_BLOCK_WIDE, nt, panel, n_blocks, q,
-                   n_tok, out);
+        tile_block(offset, kind == TILE_BLOCK_MIN, tile_sums(kind), nt, panel, n_blocks, q, n_tok,
+                   out);
         break;
     default:
-        tile_super(kind <= TILE_16 ? 16 : 32, kind == TILE_16_MIN || kind == TILE_32_MIN,
-                   kind == TILE_32_WIDE, nt, panel, q, n_tok, out);
+        tile_super(kind <= TILE_16 || kind == TILE_16_LARGE ? 16 : 32,
+                   kind == TILE_16_MIN || kind == TILE_32_MIN, tile_sums(kind), nt, panel, q, n_tok,
+                   out);
     }
 }
 
@@ -467,10 +592,10 @@ SL_INLINE void tile_any(enum tile_kind kind, const void *panel, int offset, uint
         break;
             SL_TILE_CASE(1)
             SL_TILE_CASE(2)
-#if SL_MM_SUBTILE > 3
             SL_TILE_CASE(3)
             SL_TILE_CASE(4)
             SL_TILE_CASE(5)
+#if SL_MM_SUBTILE > 6
             SL_TILE_CASE(6)
             SL_TILE_CASE(7)
             SL_TILE_CASE(8)
@@ -485,10 +610,16 @@ SL_INLINE void tile_any(enum tile_kind kind, const void *panel, int offset, uint
     }
 }
 
+#ifdef __AVX512BW__
+#define SL_TILE_LARGE(X)
+#else
+#define SL_TILE_LARGE(X) X(TILE_16_LARGE)
+#endif
 #define SL_TILE_KINDS(X)                                                                           \
     X(TILE_16_MIN)                                                                                 \
     X(TILE_16)                                                                                     \
-    X(TILE_32_MIN) X(TILE_32) X(TILE_32_WIDE) X(TILE_BLOCK_MIN) X(TILE_BLOCK) X(TILE_BLOCK_WIDE)
+    X(TILE_32_MIN)                                                                                 \
+    X(TILE_32) X(TILE_32_WIDE) X(TILE_BLOCK_MIN) X(TILE_BLOCK) X(TILE_BLOCK_WIDE) SL_TILE_LARGE(X)
 #define SL_TILE_FUNCTION(K)                                                                        \
     static __attribute__((noinline)) void do_##K(const void *panel, int offset, uint32_t n_blocks, \
                                                  const uint8_t *x, uint32_t n_tok, float *out) {   \
