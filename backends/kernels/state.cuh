@@ -25,11 +25,16 @@ __device__ __forceinline__ const float *sl_state_before(const struct sl_karg_sta
 __device__ __forceinline__ float *sl_state_behind(const struct sl_karg_state &s, uint32_t t) {
     return (float *)((char *)s.pages + (size_t)(s.slot[t] / SL_STATE_PAGE) * s.page_bytes);
 }
-/* The last row of t's sequence in this call that is in the same page. Rows of a sequence follow one
- * another, so that row t + n is the n-th behind row t if its length says so. */
+/* The last row of t's sequence in this call that writes t's page. Rows of a sequence follow one
+ * another, so that row t + n is the n-th behind row t if its length says so; and pages of 64 rows
+ * may be one and the same, where only the state behind the last of them is kept. */
 __device__ __forceinline__ uint32_t sl_state_last_in_page(const struct sl_karg_state &s,
                                                           uint32_t t) {
-    uint32_t n = SL_STATE_PAGE - 1 - s.slot[t] % SL_STATE_PAGE;
+    uint32_t page = s.slot[t] / SL_STATE_PAGE, n = SL_STATE_PAGE - 1 - s.slot[t] % SL_STATE_PAGE;
+    while (t + n + 1 < s.n_tok && s.row_seq[t + n + 1] == s.row_seq[t] &&
+           s.row_len[t + n + 1] == s.row_len[t] + n + 1 &&
+           s.slot[t + n + 1] / SL_STATE_PAGE == page)
+        n += SL_STATE_PAGE;
     while (t + n >= s.n_tok || s.row_seq[t + n] != s.row_seq[t] ||
            s.row_len[t + n] != s.row_len[t] + n)
         n--;

@@ -137,6 +137,15 @@ static void add_rows(struct rows *r, uint32_t seq, uint32_t pos, uint32_t n) {
     }
 }
 
+/* Rows that pass pages of which only the state behind the last is kept: the table has that page for
+ * the others too, from here on. */
+static void add_rows_with_gaps(struct rows *r) {
+    r->table[0 * MAX_PAGES + 1] = r->table[0 * MAX_PAGES + 2] = r->table[0 * MAX_PAGES + 3];
+    r->table[1 * MAX_PAGES + 0] = r->table[1 * MAX_PAGES + 1];
+    add_rows(r, 0, 61, 3 + 3 * PAGE + 2); /* three of them, and the next one's beginning */
+    add_rows(r, 1, 0, PAGE + 9);          /* two, not to the end */
+}
+
 static struct sl_state_view put_state(struct sl_device *d, const struct rows *r, const void *pages,
                                       size_t page_bytes) {
     return (struct sl_state_view){.pages = conf_put(d, pages, N_PAGES * page_bytes),
@@ -245,6 +254,9 @@ static void conv_silu(void) {
             add_rows(&r, 0, 61, 70);                 /* over a page and more */
             add_rows(&r, 1, 0, n[i] > 100 ? 3 : 64); /* a page to its end */
             one_conv(&r, n[i], taps, CONF_PLAIN, false);
+            r.n = 0;
+            add_rows_with_gaps(&r);
+            one_conv(&r, n[i], taps, CONF_PLAIN, false);
         }
 }
 
@@ -338,6 +350,9 @@ static void short_conv(void) {
             add_rows(&r, 2, 63, 1);                  /* the last of a page */
             add_rows(&r, 0, 61, 70);                 /* over a page and more */
             add_rows(&r, 1, 0, n[i] > 100 ? 3 : 64); /* a page to its end */
+            one_short_conv(&r, n[i], taps, CONF_PLAIN);
+            r.n = 0;
+            add_rows_with_gaps(&r);
             one_short_conv(&r, n[i], taps, CONF_PLAIN);
         }
 }
@@ -492,6 +507,9 @@ static void delta_rule(void) {
         add_rows(&r, 0, 61, 70);
         add_rows(&r, 1, 0, 17);
         one_delta(&c, 100 + (uint32_t)i);
+        r.n = 0;
+        add_rows_with_gaps(&r);
+        one_delta(&c, 200 + (uint32_t)i);
     }
 }
 
@@ -737,6 +755,9 @@ static void state_scan(void) {
         r.n = 0;
         add_rows(&r, 1, 0, 150);
         one_scan(&c, 200 + (uint32_t)i, true);
+        r.n = 0;
+        add_rows_with_gaps(&r);
+        one_scan(&c, 300 + (uint32_t)i, false);
     }
 }
 
@@ -850,6 +871,9 @@ static void channel_scan(void) {
         r.n = 0;
         add_rows(&r, 1, 0, 150);
         one_channels(&r, n[i], n_state[i], true);
+        r.n = 0;
+        add_rows_with_gaps(&r);
+        one_channels(&r, n[i], n_state[i], false);
     }
 }
 
@@ -996,6 +1020,9 @@ static void channel_delta(void) {
         r.n = 0;
         add_rows(&r, 1, 0, 150);
         one_kda(&r, heads[s], n_k[s], n_v[s], bound, true);
+        r.n = 0;
+        add_rows_with_gaps(&r);
+        one_kda(&r, heads[s], n_k[s], n_v[s], bound, false);
     }
 }
 
