@@ -23,6 +23,7 @@
     X(kv_write)                                                                                    \
     X(attention)                                                                                   \
     X(attention_wide)                                                                              \
+    X(attention_join)                                                                              \
     X(router)                                                                                      \
     X(moe_float)                                                                                   \
     X(moe_quant)                                                                                   \
@@ -151,6 +152,15 @@ struct sl_vk_attention {
     uint32_t stride_q, max_pages, window, chunk;
     float scale, softcap; /* the type of KV is the variant */
     uint32_t v_width;     /* elements of a row of V: of latents those of the whole row */
+    uint64_t parts;       /* 0: a workgroup has all parts of a row's positions */
+};
+/* Parts of a row's positions at most, and heads times rows that are divided among workgroups:
+ * shaders/attention_parts.glsl. */
+#define SL_VK_ATTENTION_PARTS 16u
+#define SL_VK_ATTENTION_ROWS  256u
+struct sl_vk_attention_join {
+    uint64_t parts, sinks, y, row_len;
+    uint32_t n_heads, dim_v, window, chunk;
 };
 struct sl_vk_router {
     uint64_t logits, bias, ids, weights, expert_scale;

@@ -93,8 +93,17 @@ static enum sl_status attend(struct sl_device *d, enum sl_dtype dtype, uint32_t 
     bool narrow = dim_k <= NARROW_DIM && dim_v <= NARROW_DIM;
     if (!n)
         return SL_OK;
-    return sl_vk_launch((struct sl_vulkan *)d, narrow ? SL_VK_attention : SL_VK_attention_wide,
-                        (uint32_t)dtype, n, k, sizeof *k);
+    struct sl_vulkan *v = (struct sl_vulkan *)d;
+    enum sl_vk_kernel kernel = narrow ? SL_VK_attention : SL_VK_attention_wide;
+    struct sl_vk_attention own = *k;
+    bool divided = n <= SL_VK_ATTENTION_ROWS &&
+                   n * SL_VK_ATTENTION_PARTS * (dim_v + 2) * sizeof(float) <= v->scratch.bytes;
+    own.parts = divided ? v->scratch.addr : 0;
+    SL_TRY(sl_vk_launch(v, kernel, (uint32_t)dtype, divided ? n * SL_VK_ATTENTION_PARTS : n, &own,
+                        sizeof own));
+    const struct sl_vk_attention_join join = {own.parts, k->sinks, k->y,      k->row_len,
+                                              n_heads,   dim_v,    k->window, k->chunk};
+    return divided ? SL_VK_LAUNCH(v, attention_join, 0, n, join) : SL_OK;
 }
 
 enum sl_status sl_vk_op_attention(struct sl_device *d, const struct sl_op_attention *a) {

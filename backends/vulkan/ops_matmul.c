@@ -4,7 +4,7 @@
 #define QUANTIZE_GROUPS 4u /* of 256 elements, that a workgroup takes: shaders/quantize.comp */
 
 /* From so many rows on, products go by tiles, which have the same bits. */
-#define TILE_LEAST_ROWS 16u
+#define TILE_LEAST_ROWS 33u
 /* From so many rows of weights on, more of them have a workgroup. */
 #define TALL_LEAST_ROWS 16384u
 /* Float matrices of so few rows have a workgroup for each, for so few rows of input. */
@@ -13,7 +13,7 @@
 
 /* Scratch of matmul: the input, quantised both ways. Of moe: the same, and for each pair gate, up
  * and the activation's output, quantised; and the pairs by experts. Of head_matmul: each head's
- * part of the rows, quantised. */
+ * part of the rows, quantised. Of attention: its parts. */
 uint64_t sl_vk_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *l) {
     (void)d;
     uint64_t matmul = 2 * sl_vk_round_256(sl_vk_qx_bytes(l->max_tok, l->max_n_in));
@@ -24,7 +24,12 @@ uint64_t sl_vk_scratch_bytes(const struct sl_device *d, const struct sl_device_l
                    (1 + 3 * sl_vk_most_tiles(l->max_pairs, l->max_expert)) * sizeof(uint32_t);
     uint64_t heads =
         sl_vk_round_256(sl_vk_qx_bytes((uint64_t)l->max_tok * l->max_heads, l->max_head_n));
+    uint64_t n_rows = (uint64_t)l->max_tok * l->max_heads;
+    n_rows = n_rows < SL_VK_ATTENTION_ROWS ? n_rows : SL_VK_ATTENTION_ROWS;
+    uint64_t attention =
+        n_rows * SL_VK_ATTENTION_PARTS * ((uint64_t)l->max_head_dim + 2) * sizeof(float);
     uint64_t most = matmul > moe ? matmul : moe;
+    most = most > attention ? most : attention;
     return most > heads ? most : heads;
 }
 

@@ -1,7 +1,11 @@
 #include "common.glsl"
 
 /* One row of queries of one head a workgroup, over its positions page by page with an online softmax
- * (Dao et al. 2022): an invocation has a position's score, then some elements of the sum. */
+ * (Dao et al. 2022): an invocation has a position's score, then some elements of the sum.
+ *
+ * The row's pages are divided into parts by their number alone (attention_parts.glsl). One
+ * workgroup has all of them, or with a.parts each has one, and attention_join.comp puts them
+ * together: the bits are the same. */
 layout(local_size_x = 64) in;
 layout(push_constant) uniform args {
     uint64_t k, v, q, sinks, y, page_table, row_seq, row_len;
@@ -10,7 +14,9 @@ layout(push_constant) uniform args {
     uint stride_q, max_pages, window, chunk;
     float scale, softcap;
     uint v_width; /* elements of a row of V: of latents those of the whole row */
+    uint64_t parts; /* where each part's most, total and sums go; 0: all in one */
 } a;
+#include "attention_parts.glsl"
 #define PAGE 64u
 shared float query[MAX_DIM], score[PAGE];
 
@@ -25,11 +31,20 @@ float element(uint64_t row, uint i) {
 void main() {
     uint n_heads = a.heads & 0xffffu, n_kv = a.heads >> 16;
     uint dim_k = a.dims & 0xffffu, dim_v = a.dims >> 16;
-    uint t = group() / n_heads, h = group() % n_heads, l = gl_LocalInvocationID.x;
+    uint row_head = a.parts != 0 ? group() / MOST_PARTS : group(), part = group() % MOST_PARTS;
+    uint t = row_head / n_heads, h = row_head % n_heads, l = gl_LocalInvocationID.x;
     uint kv_head = h / (n_heads / n_kv);
     uint len = u32s(a.row_len).v[t], lo = a.window != 0u && len > a.window ? len - a.window : 0u;
     if (a.chunk != 0u)
         lo = (len - 1u) / a.chunk * a.chunk;
+    uint first_page = lo / PAGE, n_pages = (len + PAGE - 1u) / PAGE - first_page;
+    uint per_part = pages_of_part(n_pages), page_end = first_page + n_pages;
+    if (a.parts != 0) {
+        first_page += part * per_part;
+        if (first_page >= page_end)
+            return;
+        page_end = min(page_end, first_page + per_part);
+    }
     u32s pages = u32s(a.page_table + uint64_t(u32s(a.row_seq).v[t]) * a.max_pages * 4u);
     uint64_t k_row = TYPE == F16 ? dim_k * 2u : dim_k / 32u * 34u;
     uint64_t v_row = TYPE == F16 ? a.v_width * 2u : a.v_width / 32u * 34u;
@@ -37,9 +52,10 @@ void main() {
         query[i] = f32s(a.q + (uint64_t(t) * a.stride_q + h * dim_k) * 4u).v[i];
     barrier();
     float most = -INFINITY, total = 0.0, sum[MAX_DIM / PAGE];
+    float all_most = -INFINITY, all_total = 0.0, all_sum[MAX_DIM / PAGE];
     [[unroll]] for (uint d = 0; d < MAX_DIM / PAGE; d++)
-        sum[d] = 0.0;
-    for (uint page = lo / PAGE; page * PAGE < len; page++) {
+        sum[d] = all_sum[d] = 0.0;
+    for (uint page = first_page; page < page_end; page++) {
         uint pos = page * PAGE + l;
         uint64_t at = uint64_t(pages.v[page]), first = uint64_t(kv_head * PAGE);
         float s = -INFINITY;
@@ -107,16 +123,32 @@ void main() {
         }
         most = top;
         barrier();
+        if ((page + 1u - first_page) % per_part != 0u && page + 1u != page_end)
+            continue;
+        if (a.parts != 0) {
+            f32s to = f32s(a.parts + uint64_t(row_head * MOST_PARTS + part) * (dim_v + 2u) * 4u);
+            if (l == 0u) {
+                to.v[0] = most;
+                to.v[1] = total;
+            }
+            [[unroll]] for (uint d = 0; d < MAX_DIM / PAGE; d++)
+                if (d * PAGE + l < dim_v)
+                    to.v[2u + d * PAGE + l] = sum[d];
+            return;
+        }
+        float keep_all, keep_part;
+        join_factors(all_most, most, keep_all, keep_part);
+        all_total = joined(all_total, total, keep_all, keep_part);
+        [[unroll]] for (uint d = 0; d < MAX_DIM / PAGE; d++) {
+            all_sum[d] = joined(all_sum[d], sum[d], keep_all, keep_part);
+            sum[d] = 0.0;
+        }
+        most = -INFINITY;
+        total = 0.0;
     }
-    float by = 1.0;
-    if (a.sinks != 0) {
-        float sink = f32s(a.sinks).v[h], top = most > sink ? most : sink;
-        by = exp_defined(most - top);
-        total = fma(total, by, exp_defined(sink - top));
-    }
-    by *= divide(1.0, total);
+    float by = last_factor(all_most, all_total, a.sinks, h);
     f32s y = f32s(a.y + uint64_t(t * n_heads + h) * dim_v * 4u);
     [[unroll]] for (uint d = 0; d < MAX_DIM / PAGE; d++)
         if (d * PAGE + l < dim_v)
-            y.v[d * PAGE + l] = sum[d] * by;
+            y.v[d * PAGE + l] = all_sum[d] * by;
 }
