@@ -80,12 +80,14 @@ def one(sluice, device, options, folder):
     """What was found again; raises what is wrong."""
     model = os.path.join(folder, "model.gguf")
     run([sluice, "synth", "-q", "-o", model, "--vocab", str(VOCAB)] + options.split())
-    places = {"resident": ["--device", device, "--experts", "resident"]}
-    if "--experts 0" not in options and device != "cpu":
-        places["from disk"] = ["--device", device, "--experts", "streamed", "--vram",
-                               f"{least_vram(sluice, model, device, '-c', '2048', '--parallel', '2') + 2}MiB"]
     seen = []
-    for name, where in places.items():
+    for name in ("resident", "from disk"):
+        where = ["--device", device, "--experts", "resident"]
+        if name == "from disk":
+            if "--experts 0" in options or device == "cpu":
+                continue
+            shape = ["-c", "2048", "--parallel", "2"]
+            where[3:] = ["streamed", "--vram", f"{least_vram(sluice, model, device, *shape) + 2}MiB"]
         with tempfile.TemporaryDirectory(dir=folder) as own:
             with Server(sluice, model, own, where) as s:
                 computed, n_prompt, cached = s.answer(cache_prompt=False)
