@@ -9,9 +9,10 @@
  *
  * Usage: bench_matmul [--isa c|avx2|avx512|vnni] [--threads N] [--types Q4_K,Q6_K,..] [--mib N]
  *                     [--seconds S] [--only one|eight|many|moe]
+ * --mib: of weights, 32 at least (default 1024).
  * Machines are seldom quiet: every figure is the best of its repetitions. */
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/pool.h"
+#include "cli/measure/ram_bandwidth.h"
 #include "common/clock.h"
 #include "common/rng.h"
 #include "tests/support/device_memory.h"
@@ -20,9 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#define N_IN  2048u
+#define N_OUT 4096u
 
 struct options {
     enum sl_cpu_isa isa;
@@ -37,65 +37,6 @@ static void check(enum sl_status status, const char *what) {
         return;
     fprintf(stderr, "bench_matmul: %s: %s\n", what, sl_status_text(status));
     exit(1);
-}
-
-/* RAM-read ceiling: every thread adds up its share with the widest loads there are. */
-struct read_job {
-    const uint8_t *data;
-    size_t bytes;
-    uint64_t sum[256];
-};
-
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) static uint64_t read_avx512(const uint8_t *p, size_t n) {
-    __m512i s[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
-                    _mm512_setzero_si512()};
-    for (size_t i = 0; i + 256 <= n; i += 256)
-        for (int j = 0; j < 4; j++) {
-            _mm_prefetch((const char *)p + i + 4096 + 64 * j, _MM_HINT_T0);
-            s[j] = _mm512_add_epi64(s[j], _mm512_load_si512(p + i + 64 * j));
-        }
-    return (uint64_t)_mm512_reduce_add_epi64(
-        _mm512_add_epi64(_mm512_add_epi64(s[0], s[1]), _mm512_add_epi64(s[2], s[3])));
-}
-#endif
-
-static uint64_t read_plain(const uint8_t *p, size_t n) {
-    uint64_t s[8] = {0}, w[8];
-    for (size_t i = 0; i + 64 <= n; i += 64) {
-        memcpy(w, p + i, 64);
-        for (int j = 0; j < 8; j++)
-            s[j] += w[j];
-    }
-    return s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7];
-}
-
-static void read_thread(void *ctx, uint32_t thread, uint32_t n_threads) {
-    struct read_job *j = ctx;
-    size_t share = j->bytes / n_threads / 256 * 256;
-    const uint8_t *p = j->data + thread * share;
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) {
-        j->sum[thread] = read_avx512(p, share);
-        return;
-    }
-#endif
-    j->sum[thread] = read_plain(p, share);
-}
-
-static double ram_ceiling(const void *data, size_t bytes, uint32_t n_threads) {
-    struct sl_pool *pool;
-    struct read_job j = {.data = data, .bytes = bytes};
-    double best = 0;
-    check(sl_pool_create(n_threads, &pool), "pool");
-    for (int i = 0; i < 4; i++) {
-        uint64_t t0 = sl_now_ns();
-        sl_pool_run(pool, read_thread, &j);
-        double rate = (double)bytes / (double)(sl_now_ns() - t0);
-        best = rate > best ? rate : best;
-    }
-    sl_pool_destroy(&pool);
-    return best;
 }
 
 static float *random_x(struct sl_rng *rng, size_t n) {
@@ -260,7 +201,7 @@ static bool option(struct options *o, const char *name, const char *value) {
     if (!strcmp(name, "--threads"))
         return (o->n_threads = (uint32_t)atoi(value)) > 0;
     if (!strcmp(name, "--mib"))
-        return (o->bytes = (size_t)atoi(value) << 20) >= (size_t)16 << 20;
+        return (o->bytes = (size_t)atoi(value) << 20) >= (size_t)N_IN * N_OUT * sizeof(float);
     if (!strcmp(name, "--seconds"))
         return (o->seconds = atof(value)) > 0;
     if (!strcmp(name, "--types"))
@@ -303,8 +244,8 @@ int main(int argc, char **argv) {
         const char *s = strrchr(d->caps.name, ',');
         n_threads = s ? (uint32_t)atoi(s + 1) : 1;
     }
-    double ceiling = ram_ceiling(data, o.bytes, n_threads ? n_threads : 1);
-    printf("%s; RAM read %.2f GB/s over %zu MiB\n", d->caps.name, ceiling, o.bytes >> 20);
+    double ceiling = sl_ram_read_bandwidth(n_threads ? n_threads : 1, 2, (uint64_t)1 << 30) * 1e-9;
+    printf("%s; RAM read %.2f GB/s, weights of %zu MiB\n", d->caps.name, ceiling, o.bytes >> 20);
     if (listed(o.only, "one") || listed(o.only, "eight") || listed(o.only, "many"))
         bench_types(d, &o, data, ceiling, x, y);
     if (listed(o.only, "moe"))

@@ -7,6 +7,7 @@ $(B)/bench/bench_net_ucx: CFLAGS_all += $(shell pkg-config --cflags ucx 2>/dev/n
 BENCH_BIN := $(BENCH_SRC:%.c=$(B)/%)
 
 # The folder that a bench measures; backends unless said here.
+BENCH_LAYER_matmul := cli backends
 BENCH_LAYER_reader := streaming
 BENCH_LAYER_rows := streaming
 BENCH_LAYER_net := net
