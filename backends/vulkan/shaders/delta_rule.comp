@@ -17,6 +17,8 @@ layout(push_constant) uniform args {
 } a;
 #include "state.glsl"
 const uint DIM = 64u << TYPE;
+/* So many elements a turn of a loop: lavapipe ends an invocation's loops after 65,535 turns in all. */
+#define STEP 8u
 shared float key[256], query[256];
 
 void main() {
@@ -54,14 +56,16 @@ void main() {
         float v = inside ? f32s(v_rows + (row + h * dim_v + c) * 4u).v[0] : 0.0;
         barrier();
         float sum = 0.0, y = 0.0;
-        for (uint i = 0; i < DIM; i++)
-            sum = fma_once(s[i], key[i], sum);
+        for (uint i = 0; i < DIM; i += STEP)
+            [[unroll]] for (uint j = 0; j < STEP; j++)
+                sum = fma_once(s[i + j], key[i + j], sum);
         precise float kept = g * sum, d = (v - kept) * b;
-        for (uint i = 0; i < DIM; i++) {
-            precise float less = g * s[i];
-            s[i] = fma_once(key[i], d, less);
-            y = fma_once(s[i], query[i], y);
-        }
+        for (uint i = 0; i < DIM; i += STEP)
+            [[unroll]] for (uint j = 0; j < STEP; j++) {
+                precise float less = g * s[i + j];
+                s[i + j] = fma_once(key[i + j], d, less);
+                y = fma_once(s[i + j], query[i + j], y);
+            }
         if (inside)
             f32s(a.y + ((uint64_t(t) * n_heads + h) * dim_v + c) * 4u).v[0] = y * a.factor;
         if (inside && is_kept(t)) {
