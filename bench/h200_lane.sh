@@ -7,6 +7,7 @@
 # PARTS (default "conformance models rows lane real"):
 #   conformance  all conformance programs, CUDA against the CPU
 #   models       tests/gpu/models.py: small models of every architecture in every placement (ONLY="mamba lfm2": those; MODELS_LIMIT=900 seconds)
+#   restarts     tests/gpu/restarts.py: servers that are killed, and what the next finds on disk
 #   sanitize     conformance programs and small models (SANITIZE: names in models.py, one of each kind of layer by default)
 #                under compute-sanitizer's memcheck; TOOLS="memcheck racecheck": the conformance programs under those
 #   parts        bench_token: each part of a layer, steps of ROWS (default "1 8 12 16 32 64") generated rows
@@ -39,7 +40,7 @@ pack() {
     strip -g "$lane"/src/lib/*.a
     cp /usr/include/cmocka*.h "$lane/src/"
     cp --parents tests/conformance/*.[ch] tests/support/*.h bench/bench_token.c $(find backends common engine model -name '*.h' -o -name '*.def') "$lane/src/"
-    cp tests/gpu/models.py "$lane/tests/gpu/"
+    cp tests/gpu/*.py "$lane/tests/gpu/"
     cp tests/peer/*.py "$lane/tests/peer/"
     cp bench/logprobs.py "$lane/bench/"
     cp bench/h200_lane.sh "$dir/"
@@ -92,12 +93,12 @@ conformance() {
     echo
 }
 
-models() {
+small() { # models or restarts
     local only=()
     for name in ${ONLY:-}; do only+=(--only "$name"); done
-    timeout "${MODELS_LIMIT:-900}" python3 "$dir/tests/gpu/models.py" "$sluice" --jobs 8 "${only[@]}" >"$out/models.log" 2>&1 && passed || failed models
-    grep -v '^ok' "$out/models.log" | tail -30
-    echo "  $(grep -c '^ok' "$out/models.log") of $(sed -n 's/^1\.\.//p' "$out/models.log") passed"
+    timeout "${MODELS_LIMIT:-900}" python3 "$dir/tests/gpu/$1.py" "$sluice" --jobs 8 "${only[@]}" >"$out/$1.log" 2>&1 && passed || failed "$1"
+    grep -v '^ok' "$out/$1.log" | tail -30
+    echo "  $(grep -c '^ok' "$out/$1.log") of $(sed -n 's/^1\.\.//p' "$out/$1.log") passed"
 }
 
 # A sluice that runs under memcheck; what it finds makes the program's exit status 9. Commands that use no GPU run without: the
@@ -204,7 +205,8 @@ run() {
     uniform=${MODELS:-/tmp}/qwen3-30b-a3b.gguf real=${MODELS:-/tmp}/qwen3-30b-a3b-real.gguf
     [[ ! $parts =~ \ (conformance|sanitize|parts)\  ]] || link_programs
     [[ $parts != *" conformance "* ]] || { say conformance && conformance; }
-    [[ $parts != *" models "* ]] || { say models && models; }
+    [[ $parts != *" models "* ]] || { say models && small models; }
+    [[ $parts != *" restarts "* ]] || { say restarts && small restarts; }
     [[ $parts != *" sanitize "* ]] || { say "compute-sanitizer" && sanitize; }
     if [[ $parts == *" parts "* ]]; then
         say "each part of a layer"

@@ -39,7 +39,7 @@ pack() {
     strip --strip-debug "$dir"/bin/test_*
     cp "$(ldd "$dir/bin/test_matmul" | awk '/libcmocka/ { print $3 }')" "$dir/bin/"
     mkdir -p "$dir/bin/tests/gpu" "$dir/bin/tests/peer" "$dir/bin/bench"
-    cp tests/gpu/models.py "$dir/bin/tests/gpu/"
+    cp tests/gpu/*.py "$dir/bin/tests/gpu/"
     cp tests/peer/cases.py "$dir/bin/tests/peer/"
     cp bench/logprobs.py "$dir/bin/bench/"
     # shellcheck disable=SC2086

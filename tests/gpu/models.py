@@ -109,6 +109,36 @@ def one(sluice, device, second, options, bar, ids, folder):
     return far
 
 
+def usable_devices(sluice):
+    found = json.loads(run([sluice, "devices", "--json"]))
+    return [d.get("id") for d in found.get("devices", found) if d.get("usable", True)]
+
+
+def report(cases, jobs, device, usable, work):
+    """Prints TAP of work(case, folder) for each case, whose first member is its name, so many at once. Whether one failed."""
+    print(f"1..{len(cases)}", flush=True)
+    if device not in usable:
+        for i, c in enumerate(cases, 1):
+            print(f"ok {i} - {c[0]} # SKIP there is no {device}")
+        return False
+
+    def tried(c):
+        with tempfile.TemporaryDirectory(prefix="sluice-gpu-") as folder:
+            try:
+                return True, work(c, folder)
+            except Lacks as e:
+                return True, f"# SKIP {e}"
+            except (Wrong, OSError, ValueError, KeyError) as e:
+                return False, str(e)
+
+    failed = False
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for i, (c, (good, text)) in enumerate(zip(cases, pool.map(tried, cases)), 1):
+            failed |= not good
+            print(f"{'ok' if good else 'not ok'} {i} - {c[0]}{' ' if text.startswith('#') else ': '}{' '.join(text.split())}", flush=True)
+    return failed
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("sluice")
@@ -118,16 +148,9 @@ def main():
     p.add_argument("--positions", type=int, default=400)
     o = p.parse_args()
     cases = [c for c in CASES if not o.only or any(text in c[0] for text in o.only)]
-    print(f"1..{len(cases)}", flush=True)
     sluice = os.path.abspath(o.sluice)
-    found = json.loads(run([sluice, "devices", "--json"]))
-    usable = [d.get("id") for d in found.get("devices", found) if d.get("usable", True)]
+    usable = usable_devices(sluice)
     second = next((i for i in usable if i != o.device and i.partition(":")[0] == o.device.partition(":")[0]), None)
-    if o.device not in usable:
-        for i, (name, *_) in enumerate(cases, 1):
-            print(f"ok {i} - {name} # SKIP there is no {o.device}")
-        return 0
-    failed = 0
     with tempfile.TemporaryDirectory(prefix="sluice-gpu-") as top:
         def tokens(seed, n):
             path = os.path.join(top, f"ids-{seed}-{n}.bin")
@@ -140,20 +163,8 @@ def main():
         # The peer's tokens, and some of which no row is near an edge on a GPU either.
         of_indexers = [tokens(seed, min(n, o.positions)) for seed, n in CHOSEN if n > 1] + [tokens(5, o.positions)]
 
-        def case(c):
-            with tempfile.TemporaryDirectory(dir=top) as folder:
-                try:
-                    return True, one(sluice, o.device, second, c[1], c[2], of_indexers if c[3:] == (CHOSEN,) else usual, folder)
-                except Lacks as e:
-                    return True, f"# SKIP {e}"
-                except (Wrong, OSError, ValueError, KeyError) as e:
-                    return False, str(e)
-
-        with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
-            for i, (c, (good, text)) in enumerate(zip(cases, pool.map(case, cases)), 1):
-                failed += not good
-                print(f"{'ok' if good else 'not ok'} {i} - {c[0]}{' ' if text.startswith('#') else ': '}{' '.join(text.split())}", flush=True)
-    return failed > 0
+        return report(cases, o.jobs, o.device, usable,
+                      lambda c, folder: one(sluice, o.device, second, c[1], c[2], of_indexers if c[3:] == (CHOSEN,) else usual, folder))
 
 
 if __name__ == "__main__":

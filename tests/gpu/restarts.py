@@ -6,7 +6,6 @@ usage: restarts.py SLUICE [--device DEVICE] [--only TEXT]... [--jobs N]
 
 DEVICE: cuda:0 unless said. N jobs at once (4). Prints TAP; all is skipped where there is no such device."""
 import argparse
-import concurrent.futures
 import json
 import os
 import re
@@ -18,10 +17,10 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "peer"))
 from cases import CASES  # noqa: E402  (the path must be known first)
-from models import VOCAB, Lacks, Wrong, least_vram, run  # noqa: E402
+from models import VOCAB, Lacks, Wrong, least_vram, report, run, usable_devices  # noqa: E402
 
 PROMPT = "A river and a stone and a lamp stand in the way of a mill. " * 30
-# What one architecture needs to be a kind of its own: the first of its cases.
+# The first F32 case of each architecture.
 FIRST = {re.split(r"[ ,]", c[0])[0]: c for c in reversed(CASES) if " f32" in c[0]}
 PAGE = 64
 LONG = 120
@@ -118,30 +117,9 @@ def main():
     p.add_argument("--only", action="append", default=[])
     p.add_argument("--jobs", type=int, default=4)
     o = p.parse_args()
-    cases = [(name, c[1]) for name, c in sorted(FIRST.items()) if not o.only or any(text in name for text in o.only)]
-    print(f"1..{len(cases)}", flush=True)
     sluice = os.path.abspath(o.sluice)
-    found = json.loads(run([sluice, "devices", "--json"]))
-    if o.device not in [d.get("id") for d in found.get("devices", found) if d.get("usable", True)]:
-        for i, (name, _) in enumerate(cases, 1):
-            print(f"ok {i} - {name} # SKIP there is no {o.device}")
-        return 0
-
-    def case(c):
-        with tempfile.TemporaryDirectory(prefix="sluice-restarts-") as folder:
-            try:
-                return True, one(sluice, o.device, c[1], folder)
-            except Lacks as e:
-                return True, f"# SKIP {e}"
-            except (Wrong, OSError, ValueError, KeyError, TypeError) as e:
-                return False, repr(e)
-
-    failed = 0
-    with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
-        for i, (c, (good, text)) in enumerate(zip(cases, pool.map(case, cases)), 1):
-            failed += not good
-            print(f"{'ok' if good else 'not ok'} {i} - {c[0]}{' ' if text.startswith('#') else ': '}{' '.join(text.split())}", flush=True)
-    return failed > 0
+    cases = [(name, c[1]) for name, c in sorted(FIRST.items()) if not o.only or any(text in name for text in o.only)]
+    return report(cases, o.jobs, o.device, usable_devices(sluice), lambda c, folder: one(sluice, o.device, c[1], folder))
 
 
 if __name__ == "__main__":
