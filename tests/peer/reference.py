@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Log-probabilities of a small F32 model in double precision, for cases in which Sluice and llama.cpp
 are further apart than the bar. Needs numpy. Knows deepseek2, deepseek32, glm-dsa, gemma4 without embeddings of
-layers, and grok.
+layers, grok, and llama.
 
 Where an indexer chooses positions, rounding decides in a row now and then which of two positions with nearly the same
 score is the last one. The numbers of such rows are printed: an engine may differ from the reference there.
@@ -255,7 +255,7 @@ class Reference:
     def glm_dsa(self, i, x):
         return self.deepseek2(i, x, indexer_adjacent=True)
 
-    def grouped_attention(self, i, x, heads_kv, dim, angles, scale, window=0, cap=0, normed=False):
+    def grouped_attention(self, i, x, heads_kv, dim, angles, scale, window=0, cap=0, normed=False, adjacent=False):
         m, heads, rows = self.m, self.m["attention.head_count"], len(x)
 
         def heads_of(name, n):
@@ -267,9 +267,20 @@ class Reference:
             q, k = self.norm(q, m.layer(i, "attn_q_norm.weight")), self.norm(k, m.layer(i, "attn_k_norm.weight"))
             v = self.norm(v)
         n = 2 * angles.shape[1]
-        q, k = (np.concatenate([rotate(y[..., :n], angles, 1.0, False), y[..., n:]], axis=-1) for y in (q, k))
+        q, k = (np.concatenate([rotate(y[..., :n], angles, 1.0, adjacent), y[..., n:]], axis=-1) for y in (q, k))
         k, v, q = self.rounded("heads", k), self.rounded("heads", v), self.rounded("queries", q)
         return attend(q, k, v, scale, window, cap).reshape(rows, -1) @ m.layer(i, "attn_output.weight").T
+
+    def llama(self, i, x):
+        m, heads = self.m, self.m["attention.head_count"]
+        dim = m.get("attention.key_length", m["embedding_length"] // heads)
+        f, _ = frequencies(m, dim, m["rope.freq_base"], m.tensors.get("rope_freqs.weight", 1.0))
+        x = x + self.grouped_attention(i, self.norm(x, m.layer(i, "attn_norm.weight")), m["attention.head_count_kv"], dim,
+                                       np.arange(len(x))[:, None] * f, 1 / np.sqrt(dim), adjacent=True)
+        h = self.norm(x, m.layer(i, "ffn_norm.weight"))
+        if m.layer(i, "ffn_gate_inp.weight") is None:
+            return x + self.glu(i, h, "", silu)
+        return x + self.experts(i, h, h @ m.layer(i, "ffn_gate_inp.weight").T, silu, True)
 
     def gemma4(self, i, x):
         m = self.m

@@ -2,7 +2,9 @@
 """Compares Sluice's log-probabilities with llama.cpp's at every position, over synthetic models of every
 architecture and tensor type. Prints TAP.
 
-usage: run.py SLUICE LLAMA_PEER [--only TEXT]...
+usage: run.py SLUICE LLAMA_PEER [--only TEXT]... [--jobs N]
+
+N cases at once (1), each with its share of the CPUs.
 
 Bars. F32 weights: |difference| <= 1e-2 for every token with log p above -12, and the same argmax wherever
 llama.cpp's best two differ by more than 0.02. Quantised weights: mean KL divergence over positions <= 5e-3,
@@ -18,11 +20,15 @@ reference.py, which names the rows that are so near: no other row is over the F3
 and two in a hundred behind it.
 
 Each prompt is also computed in slices of seven tokens and one by one, which must give the same bits."""
+import argparse
 import array
+import concurrent.futures
 import filecmp
 import math
+import multiprocessing
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,7 +38,6 @@ from cases import CASES, CHOICES, REFERENCE
 PROMPTS = [(1, 1), (2, 33), (3, 320)]  # seed, tokens
 VOCAB = 1024
 HERE = os.path.dirname(os.path.abspath(__file__))
-PYTHON = "/usr/bin/python3"  # where the distribution's numpy is
 SLICES = (7, 1)  # rows of a prompt that are computed at once, beside all of them: the same bits
 
 
@@ -45,6 +50,20 @@ def read_npy(path):
         a = array.array("f")
         a.frombytes(f.read())
     return a
+
+
+def python_with_numpy():
+    """The distribution's, or the one that runs this; None: neither has it."""
+    for python in "/usr/bin/python3", sys.executable:
+        try:
+            if subprocess.run([python, "-c", "import numpy"], stderr=subprocess.DEVNULL).returncode == 0:
+                return python
+        except OSError:
+            pass
+    return None
+
+
+PYTHON = python_with_numpy()
 
 
 def compare(ours, theirs, bar):
@@ -80,18 +99,36 @@ def compare(ours, theirs, bar):
     return ("" if ok else "over the bar", text)
 
 
+class Failed(RuntimeError):
+    def __init__(self, command, p):
+        super().__init__(f"{' '.join(command[:2])}: exit {p.returncode}: {p.stderr.decode()[-400:]}")
+        self.aborted = p.returncode == -signal.SIGABRT
+
+
 def run(command, **kw):
     p = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw)
     if p.returncode:
-        raise RuntimeError(f"{' '.join(command[:2])}: exit {p.returncode}: {p.stderr.decode()[-400:]}")
+        raise Failed(command, p)
     return p.stdout.decode()
+
+
+def peer_logits(peer, model, ids, out, **env):
+    """With AMX llama.cpp ends its process where a batch of quantised matrices, as those of latent attention's heads, has an
+    input that is not contiguous: it then gets no layout of its own for weights."""
+    command, env = [peer, "logits", model, ids, out, "2"], dict(os.environ, **env)
+    try:
+        run(command, env=env)
+    except Failed as e:
+        if not e.aborted:
+            raise
+        run(command, env=dict(env, LLAMA_REPACK="0"))
 
 
 def against_reference(ours, model, ids, peer, tmp):
     """What is wrong, and the comparison with double precision."""
     exact, plain = (os.path.join(tmp, name + ".npy") for name in ("exact", "plain"))
     run([PYTHON, os.path.join(HERE, "reference.py"), model, ids, exact])
-    run([peer, "logits", model, ids, plain, "2"], env=dict(os.environ, LLAMA_FLASH="0"))
+    peer_logits(peer, model, ids, plain, LLAMA_FLASH="0")
     problem, text = compare(ours, read_npy(exact), True)
     other, _ = compare(ours, read_npy(plain), True)
     return problem or other and "llama.cpp without flash attention: " + other, "to double precision: " + text
@@ -129,7 +166,7 @@ def one(sluice, peer, options, bar, prompts, tmp):
         a, b, c = (os.path.join(tmp, name + ".npy") for name in "abc")
         run([sluice, "score", "-m", model, "--ids", ids, "--logprobs", a])
         if bar != CHOICES:
-            run([peer, "logits", model, ids, b, "2"])
+            peer_logits(peer, model, ids, b)
         for rows in SLICES if n > 1 else ():
             run([sluice, "score", "-m", model, "--ids", ids, "--logprobs", c, "-b", str(rows)])
             if not filecmp.cmp(a, c, shallow=False):
@@ -153,27 +190,47 @@ def one(sluice, peer, options, bar, prompts, tmp):
     return compare(ours, theirs, bar)
 
 
-def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    sluice, peer = sys.argv[1:3]
-    only = [text for option, text in zip(sys.argv[3:], sys.argv[4:]) if option == "--only"]
-    cases = [c for c in CASES if not only or any(text in c[0] for text in only)]
-    print(f"1..{len(cases)}", flush=True)
-    numpy = subprocess.run([PYTHON, "-c", "import numpy"], stderr=subprocess.DEVNULL).returncode == 0
-    failed = 0
+def take_cpus(number, jobs):
+    """Keeps the calling process, one of so many that compute cases, on its share of the CPUs."""
+    cpus = sorted(os.sched_getaffinity(0))
+    with number.get_lock():
+        i = number.value
+        number.value += 1
+    if jobs <= len(cpus):
+        os.sched_setaffinity(0, cpus[i * len(cpus) // jobs:(i + 1) * len(cpus) // jobs])
+
+
+def tried(sluice, peer, case):
+    """What is wrong, the comparison, and why there is none."""
+    _, options, bar, *prompts = case
+    if bar in (REFERENCE, CHOICES) and not PYTHON:
+        return "", "", "python3-numpy is not installed"
     with tempfile.TemporaryDirectory(prefix="sluice-peer-") as tmp:
-        for i, (name, options, bar, *prompts) in enumerate(cases, 1):
-            if bar in (REFERENCE, CHOICES) and not numpy:
-                print(f"ok {i} - {name} # SKIP python3-numpy is not installed", flush=True)
-                continue
-            try:
-                problem, text = one(sluice, peer, options, bar, prompts[0] if prompts else PROMPTS, tmp)
-            except (RuntimeError, ValueError) as e:
-                problem, text = str(e), ""
+        try:
+            return *one(sluice, peer, options, bar, prompts[0] if prompts else PROMPTS, tmp), ""
+        except (RuntimeError, ValueError) as e:
+            return str(e), "", ""
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("sluice")
+    p.add_argument("peer")
+    p.add_argument("--only", action="append", default=[])
+    p.add_argument("--jobs", type=int, default=1)
+    o = p.parse_args()
+    cases = [c for c in CASES if not o.only or any(text in c[0] for text in o.only)]
+    print(f"1..{len(cases)}", flush=True)
+    failed = 0
+    with concurrent.futures.ProcessPoolExecutor(o.jobs, initializer=take_cpus, initargs=(multiprocessing.Value("i", 0), o.jobs)) as pool:
+        running = [pool.submit(tried, o.sluice, o.peer, c) for c in cases]
+        for i, (case, result) in enumerate(zip(cases, running), 1):
+            problem, text, skipped = result.result()
             failed += bool(problem)
-            print(f"{'not ok' if problem else 'ok'} {i} - {name}: {text} {problem}".rstrip(), flush=True)
+            what = f" # SKIP {skipped}" if skipped else f": {text} {problem}".rstrip()
+            print(f"{'not ok' if problem else 'ok'} {i} - {case[0]}{what}", flush=True)
     sys.exit(1 if failed else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()
