@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Log-probabilities of a small F32 model in double precision, for cases in which Sluice and llama.cpp
 are further apart than the bar. Needs numpy. Knows deepseek2, deepseek32, glm-dsa, gemma4 without embeddings of
-layers, grok, and llama.
+layers, grok, llama, and minimax-m3.
 
 Where an indexer chooses positions, rounding decides in a row now and then which of two positions with nearly the same
 score is the last one. The numbers of such rows are printed: an engine may differ from the reference there.
@@ -9,7 +9,7 @@ score is the last one. The numbers of such rows are printed: an engine may diffe
 usage: reference.py MODEL IDS OUT.npy [ROUNDING ...]
 
 Nothing is rounded unless it says so. ROUNDING is where an engine keeps 16-bit floats:
-  latents  the cached row that latent attention shares among heads (Sluice)
+  latents  the cached row that latent attention shares among heads (Sluice); keys and values of minimax-m3 (both)
   heads    every head's cached key and value (llama.cpp; of other attention both)
   queries  queries, where keys are 16-bit (llama.cpp)
   index    keys of an indexer (both)
@@ -281,6 +281,67 @@ class Reference:
         if m.layer(i, "ffn_gate_inp.weight") is None:
             return x + self.glu(i, h, "", silu)
         return x + self.experts(i, h, h @ m.layer(i, "ffn_gate_inp.weight").T, silu, True)
+
+    def blocks(self, i, x, angles):
+        """Which positions each row attends to with each key head [heads, rows, rows]: blocks that an indexer chooses."""
+        m, rows, n = self.m, len(x), 2 * angles.shape[1]
+        heads, dim, top, size, local = (m["attention.indexer." + key] for key in (
+            "head_count", "key_length", "top_k", "block_size", "local_blocks"))
+
+        def of(name, n_heads):
+            y = (x @ m.layer(i, f"indexer.{name}_proj.weight").T).reshape(rows, n_heads, dim)
+            y = self.norm(y, m.layer(i, f"indexer.{name}_norm.weight"))
+            return np.concatenate([rotate(y[..., :n], angles, 1.0, False), y[..., n:]], axis=-1)
+
+        scores = np.einsum("rhd,sd->hrs", of("q", heads), self.rounded("index", of("k", 1))[:, 0])
+        chosen = np.zeros((heads, rows, rows), bool)
+        for head in range(heads):
+            for row in range(rows):
+                own = row // size
+                best = [scores[head, row, b * size:min((b + 1) * size, row + 1)].max() for b in range(own + 1)]
+                best = [np.inf if b > own - local else score for b, score in enumerate(best)]
+                order = np.argsort(-np.array(best), kind="stable")
+                for b in order[:top]:
+                    chosen[head, row, b * size:(b + 1) * size] = True
+                if len(order) > top:
+                    last, next_one = best[order[top - 1]], best[order[top]]
+                    if last - next_one < EDGE * np.abs(scores[head, row, :row + 1]).max():
+                        self.at_edge.add(row)
+        return chosen
+
+    def minimax_m3(self, i, x):
+        m, rows, heads = self.m, len(x), self.m["attention.head_count"]
+        dim, heads_kv, n = m["attention.key_length"], m["attention.head_count_kv"], m["rope.dimension_count"]
+        f, _ = frequencies(m, n, m["rope.freq_base"])
+        angles = np.arange(rows)[:, None] * f
+        h = self.norm(x, m.layer(i, "attn_norm.weight"))
+        q, k, v = ((h @ m.layer(i, f"attn_{name}.weight").T).reshape(rows, -1, dim) for name in "qkv")
+        q, k = self.norm(q, m.layer(i, "attn_q_norm.weight")), self.norm(k, m.layer(i, "attn_k_norm.weight"))
+        q, k = (np.concatenate([rotate(y[..., :n], angles, 1.0, False), y[..., n:]], axis=-1) for y in (q, k))
+        k, v = self.rounded("latents", k), self.rounded("latents", v)
+        dense = i < m["leading_dense_block_count"]
+        chosen = True if dense else np.repeat(self.blocks(i, h, angles), heads // heads_kv, axis=0)
+        y = attend(q, k, v, 1 / np.sqrt(dim), chosen=chosen)
+        x = x + y.reshape(rows, -1) @ m.layer(i, "attn_output.weight").T
+        h = self.norm(x, m.layer(i, "ffn_norm.weight"))
+
+        def part(h, which, expert=None):
+            up, gate, down = (m.layer(i, f"ffn_{name}{which}.weight") for name in ("up", "gate", "down"))
+            if expert is not None:
+                up, gate, down = up[expert], gate[expert], down[expert]
+            gate = np.minimum(h @ gate.T, 7)
+            return (gate / (1 + np.exp(-1.702 * gate)) * (np.clip(h @ up.T, -7, 7) + 1)) @ down.T
+
+        if dense:
+            return x + part(h, "")
+        scores = 1 / (1 + np.exp(-(h @ m.layer(i, "ffn_gate_inp.weight").T)))
+        choice = scores + m.layer(i, "exp_probs_b.bias")
+        y = part(h, "_shexp")
+        for row, best in enumerate(np.argsort(-choice, axis=-1, kind="stable")[:, :m["expert_used_count"]]):
+            w = scores[row, best]
+            for e, share in zip(best, w / w.sum() * m.get("expert_weights_scale", 1.0)):
+                y[row] += share * part(h[row], "_exps", e)
+        return x + y
 
     def gemma4(self, i, x):
         m = self.m
