@@ -17,7 +17,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#define N_RUNS   8u
+#define N_RUNS   BY_BUILD(8u, 4u, 4u)
 #define N_SCORE  45u
 #define N_ANSWER BY_BUILD(24u, 9u, 9u)
 
@@ -125,7 +125,7 @@ static const char *describe(const struct setting *s) {
 }
 
 static uint32_t prompt_tokens(uint32_t i) {
-    static const uint32_t n[N_RUNS] = {1, 40, 150, 65, 300, 17, 100, 230};
+    static const uint32_t n[] = {1, 40, 300, 65, 150, 17, 100, 230};
     return n[i];
 }
 
@@ -219,7 +219,7 @@ static bool run_setting(const struct subject *s, const struct setting *t, struct
     if (t->measure)
         total_measured += measure_disk(e, 0.02);
     struct scored scored = {.e = e, .out = out};
-    assert_ok(sl_engine_score(e, out->run[4]->prompt, N_SCORE, on_logits, &scored, &test_err));
+    assert_ok(sl_engine_score(e, out->run[2]->prompt, N_SCORE, on_logits, &scored, &test_err));
     if (n_slots) {
         assert_true((uint64_t)sl_metric(expert_misses_total) > misses);
         assert_true(scored.file_bytes + scored.mirror_bytes > 0);
