@@ -1,6 +1,7 @@
 #include "cluster/setup.h"
 
 #include "common/bytes.h"
+#include "common/utf8.h"
 
 #include <assert.h>
 #include <math.h>
@@ -115,8 +116,7 @@ static void get_text(struct reader *r, char *out, size_t size, const char *field
     out[0] = 0;
     if (!p)
         return;
-    for (uint32_t i = 0; i < n; i++) /* one line of text, for logs */
-        out[i] = (char)(p[i] < ' ' || p[i] == 0x7f ? '?' : p[i]);
+    sl_utf8_line(out, p, n);
     out[n] = 0;
 }
 

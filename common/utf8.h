@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Length of the well-formed character at s (n >= 1 bytes), 0 if there is none. Overlong forms,
  * surrogates and code points above U+10FFFF are not well-formed.
@@ -51,6 +52,21 @@ static inline size_t sl_utf8_valid_prefix(const char *text, size_t n) {
         i += len;
     }
     return i;
+}
+
+/* Copies n bytes from elsewhere as one line of text, for logs and clients: '?' in place of control
+ * characters and of bytes that are not UTF-8. Ends nothing with a zero. */
+static inline void sl_utf8_line(char *out, const uint8_t *bytes, size_t n) {
+    for (size_t i = 0; i < n;) {
+        uint32_t len = sl_utf8_len(bytes + i, n - i);
+        if (len < 2) {
+            out[i] = (char)(!len || bytes[i] < ' ' || bytes[i] == 0x7f ? '?' : bytes[i]);
+            i++;
+            continue;
+        }
+        memcpy(out + i, bytes + i, len);
+        i += len;
+    }
 }
 
 /* Writes a code point (up to U+10FFFF, surrogates too); returns the number of bytes, 1 to 4. */

@@ -2,6 +2,7 @@
 #include "engine/stage/stage_message.h"
 
 #include "common/bytes.h"
+#include "common/utf8.h"
 
 #include <math.h>
 #include <string.h>
@@ -77,8 +78,7 @@ static void get_text(struct reader *r, char *out, size_t size) {
     r->bad |= !p;
     if (!p)
         return;
-    for (uint32_t i = 0; i < n; i++) /* one line of text, for logs and clients */
-        out[i] = (char)(p[i] < ' ' || p[i] == 0x7f ? '?' : p[i]);
+    sl_utf8_line(out, p, n);
     out[n] = 0;
 }
 

@@ -120,6 +120,9 @@ static void lies_are_refused(void **state) {
     bytes[8] = '\n'; /* of the text: nobody writes lines into our log */
     assert_int_equal(sl_setup_get_refuse(bytes, n, &back, &err), SL_OK);
     assert_string_equal(back.why, "?ine");
+    memcpy(bytes + 8, "\xb1\xc3\xa9\xe2", 4); /* half a character, a whole one, and half */
+    assert_int_equal(sl_setup_get_refuse(bytes, n, &back, &err), SL_OK);
+    assert_string_equal(back.why, "?\xc3\xa9?");
     memset(bytes + 4, 0xff, 4); /* its length */
     assert_int_equal(sl_setup_get_refuse(bytes, n, &back, &err), SL_ERR_PROTOCOL);
     assert_non_null(strstr(err.text, "why"));

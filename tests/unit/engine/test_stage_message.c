@@ -172,6 +172,10 @@ static void answers_come_out_as_they_went_in(void **state) {
     assert_ok(get(wire, n, &got, true));
     assert_int_equal(got.answer.status, SL_ERR_DEVICE_OOM);
     assert_string_equal(got.answer.err.text, "card:1: no memory");
+    uint8_t *text = memmem(wire, n, "card:1", 6);
+    memcpy(text, "\n\xb1\xc3\xa9\x7f\xff", 6); /* what is no text is not passed on */
+    assert_ok(get(wire, n, &got, true));
+    assert_string_equal(got.answer.err.text, "??\xc3\xa9??: no memory");
     assert_true(got.answer.has_background && !got.answer.heat_unsaved);
     assert_memory_equal(&got.answer.counts, &c.answer.counts, sizeof c.answer.counts);
     assert_memory_equal(&got.answer.found, &c.answer.found, sizeof c.answer.found);
