@@ -3,6 +3,8 @@
 # Test programs are many. Optimising what is in them alone costs more than it saves; ld takes three times as long as gold,
 # and most of what it copies is debug information, which a release's tests do without (MODE=debug has it).
 TEST_CFLAGS_release := -O1 -g0
+TEST_CFLAGS_asan := -O0
+TEST_CFLAGS_tsan := -O0
 TEST_LDFLAGS_release := -Wl,-S
 GOLD := $(shell command -v ld.gold 2>/dev/null)
 TEST_LDFLAGS := $(if $(GOLD),-fuse-ld=gold) $(TEST_LDFLAGS_$(MODE))
