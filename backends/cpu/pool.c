@@ -29,6 +29,11 @@
 #define YIELD_NS 15000u   /* from here on each round of spinning also yields */
 #define MOVE_NS  5000000u /* a thread moves to another CPU at most this often */
 
+/* A yield that takes so long gave the CPU to another program, whose time slice it was. A sleeper
+ * that is woken gets a CPU sooner than who has yielded: so for a while none of that. */
+#define CROWDED_NS       300000u
+#define CROWDED_KEEPS_NS 100000000u
+
 /* A word to wait on. It only ever counts up, so that a waiter that wakes late sees the change. */
 struct gate {
     _Alignas(LINE) _Atomic uint32_t word;
@@ -64,6 +69,7 @@ struct sl_pool {
 
 static _Thread_local uint32_t my_thread; /* 0 in whoever calls sl_pool_run */
 static _Thread_local uint64_t moved_ns;
+static _Thread_local uint64_t crowded_until_ns;
 
 static void note_cpu(struct sl_pool *p, uint32_t thread) {
     int cpu = sched_getcpu();
@@ -113,8 +119,13 @@ static bool spin(struct sl_pool *p, struct gate *g, uint32_t old, uint64_t most_
         if (now_ns - start_ns >= most_ns)
             return false;
         if (now_ns - start_ns >= YIELD_NS) {
+            if (now_ns < crowded_until_ns)
+                return false;
             move_apart(p, now_ns);
             sched_yield();
+            uint64_t back_ns = sl_now_ns();
+            if (back_ns - now_ns >= CROWDED_NS)
+                crowded_until_ns = back_ns + CROWDED_KEEPS_NS;
         }
     }
 }
