@@ -24,6 +24,7 @@ from support.fair_clock import FairClock  # noqa: E402
 
 PATIENCE_S = 20  # as ENDS_S, of fair_clock.py
 ENDS_S = 8  # from SIGTERM to the exit, when there is nothing to finish
+FINISHES_S = 30  # what the server gives the answers that it finishes
 NO_ANSWER_S = 120  # of real time: that of a socket, or of a command that should have ended
 N_CLIENTS = 4
 COPYING_ATTEMPTS = 8
@@ -123,21 +124,21 @@ class Server:
             c.start()
         self.wait(lambda: self.chunks > 40 or self.errors, "the first tokens")
 
-    def end(self):
-        """What is wrong with how it ends."""
-        clock = FairClock()
+    def end(self, finishes=0):
+        """What is wrong with how it ends; finishes: seconds that it may take for answers."""
+        clock, patience = FairClock(), PATIENCE_S + finishes
         if self.child.poll() is None:
             self.child.send_signal(signal.SIGTERM)
-        while self.child.poll() is None and clock.look() < PATIENCE_S:
+        while self.child.poll() is None and clock.look() < patience:
             time.sleep(0.02)
         self.seconds = clock.look()
         code = self.child.poll()
         if code is None:
             self.child.kill()
             self.child.wait()
-            return [f"no end within {PATIENCE_S} s of SIGTERM"]
+            return [f"no end within {patience} s of SIGTERM"]
         problems = [] if code in (0, 1) else [f"it ended with {code}"]
-        if self.seconds > ENDS_S:
+        if self.seconds > ENDS_S + finishes:
             problems.append(f"it ended {self.seconds:.1f} s after SIGTERM")
         if re.search("Sanitizer|runtime error|assert", self.said()):
             problems.append("its log has a sanitizer's report or an assertion")
@@ -306,7 +307,7 @@ class Tests:
             s.stop.set()
         except (AssertionError, OSError) as e:
             problems.append(str(e))
-        problems += s.end()
+        problems += s.end(FINISHES_S)
         self.report(name, problems, s.said())
 
     def full(self, name, options, gpu=0):
