@@ -70,12 +70,16 @@ export class Server {
     return Number(m[1]);
   }
 
-  // Waits until check() holds; fails after ms.
+  // Waits until check() holds; fails after ms. Says why a fetch in it failed, which a test's report leaves out.
   async until(what, ms, check) {
     const end = Date.now() + ms;
-    while (!(await check())) {
-      if (Date.now() > end) throw new Error(`not within ${ms} ms: ${what}`);
-      await sleep(20);
+    try {
+      while (!(await check())) {
+        if (Date.now() > end) throw new Error(`not within ${ms} ms: ${what}`);
+        await sleep(20);
+      }
+    } catch (e) {
+      throw e.cause ? new Error(`${what}: ${e.message}: ${e.cause.code ?? ''} ${e.cause.message}`, { cause: e }) : e;
     }
   }
 
