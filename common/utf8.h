@@ -54,8 +54,8 @@ static inline size_t sl_utf8_valid_prefix(const char *text, size_t n) {
     return i;
 }
 
-/* Copies n bytes from elsewhere as one line of text, for logs and clients: '?' in place of control
- * characters and of bytes that are not UTF-8. Ends nothing with a zero. */
+/* Copies n untrusted bytes as one line of text, for logs and clients: '?' replaces each control
+ * character and each byte that is not part of well-formed UTF-8. Writes n bytes, no final zero. */
 static inline void sl_utf8_line(char *out, const uint8_t *bytes, size_t n) {
     for (size_t i = 0; i < n;) {
         uint32_t len = sl_utf8_len(bytes + i, n - i);

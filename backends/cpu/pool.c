@@ -1,6 +1,6 @@
 /* The pool's three meeting points (start, barrier, end) share one pattern: an atomic word that the
- * last one changes, waiters that spin on it for a bounded time, then give their time slice away,
- * then sleep on it as a futex. The waker makes the system call only when somebody sleeps.
+ * last one changes, waiters that spin on it for a bounded time, then yield, then sleep on it as a
+ * futex. The waker makes the system call only when somebody sleeps.
  *
  * On a busy machine the kernel may put two of our threads on one CPU, and as they wait for one
  * another in turn, both look content: its balancer left them there for seconds (a run then took 33
@@ -29,8 +29,8 @@
 #define YIELD_NS 15000u   /* from here on each round of spinning also yields */
 #define MOVE_NS  5000000u /* a thread moves to another CPU at most this often */
 
-/* A yield that takes so long gave the CPU to another program, whose time slice it was. A sleeper
- * that is woken gets a CPU sooner than who has yielded: so for a while none of that. */
+/* A yield that takes CROWDED_NS gave another program a whole time slice. The kernel runs a thread
+ * that it wakes sooner than one that has yielded, so waiters sleep at once for CROWDED_KEEPS_NS. */
 #define CROWDED_NS       300000u
 #define CROWDED_KEEPS_NS 100000000u
 

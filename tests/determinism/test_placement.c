@@ -124,6 +124,7 @@ static const char *describe(const struct setting *s) {
     return text;
 }
 
+/* The first four are those of a sanitizer's build: the shortest and the longest among them. */
 static uint32_t prompt_tokens(uint32_t i) {
     static const uint32_t n[] = {1, 40, 300, 65, 150, 17, 100, 230};
     return n[i];
