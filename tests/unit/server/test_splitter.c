@@ -262,6 +262,10 @@ static const struct {
      "\"arguments\": "
      "{}}]</tool_calls>",
      "\nR:a\nC:b\nF:now\nA:{}"},
+    {"hunyuan",
+     "<think>\na\n</think>\n<answer>\n\n<tool_calls>[{\"name\": \"get_weather\", \"arguments\": " W1
+     "}, {\"name\": \"now\", \"arguments\": {}}]</tool_calls>\n</answer>",
+     "\nR:a\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
     {"kimi-k3",
      "<|open|>think<|sep|>Hm<|close|>think<|sep|><|open|>response<|sep|>See:<|close|>response<|sep|"
      ">"
@@ -284,6 +288,12 @@ static const struct {
     {"cohere", "<|START_RESPONSE|>Hello <b>.\n<|END_RESPONSE|>", "\nC:Hello <b>."},
     {"cohere2moe", "<|START_THINKING|>x<|END_THINKING|><|START_TEXT|>Hi<|END_TEXT|>",
      "\nR:x\nC:Hi"},
+    {"cohere2moe",
+     "<|START_THINKING|>Plan.<|END_THINKING|><|START_TEXT|>Wait.<|END_TEXT|><|START_ACTION|>[\n"
+     "    {\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", \"parameters\": " W1
+     "},\n    {\"tool_call_id\": \"1\", \"tool_name\": \"now\", \"parameters\": {}}\n]"
+     "<|END_ACTION|>",
+     "\nR:Plan.\nC:Wait.\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
     {"llama4",
      "<|python_start|>See<|python_end|>{\"name\": \"get_weather\", \"parameters\": " W1
      "}{\"name\": \"now\", \"parameters\": {}}",
@@ -314,13 +324,23 @@ static const struct {
      "<think>\nx\n</think>\n<TOOLCALL>[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"now\", "
      "\"arguments\": \"{}\"}]</TOOLCALL>",
      "\nR:x\nF:now\nA:{}\nF:now\nA:{}"},
-    {"phi4-mini", "functools[{\"name\": \"get_weather\", \"arguments\": " W1 "}]",
-     "\nF:get_weather\nA:" W1},
+    {"nemotron-nano-v2",
+     "<think>\nx\n</think>\n\nWait.\n<TOOLCALL>[{\"name\": \"get_weather\", \"arguments\": " W1
+     "}]</TOOLCALL>",
+     "\nR:x\nC:Wait.\nF:get_weather\nA:" W1},
+    {"phi4-mini",
+     "functools[{\"name\": \"get_weather\", \"arguments\": " W1
+     "}, {\"name\": \"now\", \"arguments\": {}}]",
+     "\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
     {"xlam", "[{\"name\": \"get_weather\", \"arguments\": " W1 "}, {\"name\": \"now\"}]",
      "\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
     {"internlm2",
      "Wait.<|action_start|><|plugin|>\n{\"name\": \"now\", \"parameters\": {}}<|action_end|>",
      "\nC:Wait.\nF:now\nA:{}"},
+    {"internlm2",
+     "<|action_start|><|plugin|>{\"name\": \"get_weather\", \"parameters\": " W1
+     "}<|action_end|>\n",
+     "\nF:get_weather\nA:" W1},
     {"granite-20b-fc",
      "<function_call> {\"name\": \"get_weather\", \"arguments\": " W1
      "}<function_call> {\"name\": \"now\", \"arguments\": {}}",
@@ -334,6 +354,57 @@ static void reads_every_family(void **state) {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (families[i].text[0] != ' ')
             both(families[i].format, families[i].text, families[i].want);
+}
+
+/* Answers whose reasoning the prompt has opened. */
+static void goes_on_in_reasoning(void **state) {
+    (void)state;
+    static const struct {
+        const char *format, *text, *want;
+    } begun[] = {
+        {"apriel",
+         "Hm.\n[BEGIN FINAL RESPONSE]\n<tool_calls>[{\"name\": \"get_weather\", \"arguments\": " W1
+         ", \"id\": \"c1\"}]</tool_calls>",
+         "\nR:Hm.\nF:get_weather\nA:" W1},
+        {"apriel", "Hm.\n[BEGIN FINAL RESPONSE]\nSee.\n[END FINAL RESPONSE]\n", "\nR:Hm.\nC:See."},
+        {"minimax-m1",
+         "Hm.\n</think>\n\n<tool_calls>\n{\"name\": \"get_weather\", \"arguments\": " W1
+         "}\n</tool_calls>",
+         "\nR:Hm.\nF:get_weather\nA:" W1},
+        {"minimax-m3",
+         "Hm.</mm:think>" M3 "<tool_call>\n" M3 "<invoke name=\"now\">" M3 "</invoke>\n" M3
+         "</tool_call>",
+         "\nR:Hm.\nF:now\nA:{}"},
+        {"hy3",
+         "Hm.</think:opensource>Look:<tool_calls:opensource>\n<tool_call:opensource>now"
+         "<tool_sep:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
+         "\nR:Hm.\nC:Look:\nF:now\nA:{}"},
+        {"kimi-k3",
+         "Hm<|close|>think<|sep|><|open|>response<|sep|>See:<|close|>response<|sep|><|open|>tools"
+         "<|sep|><|open|>call tool=\"now\" "
+         "index=\"1\"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"
+         "<|close|>message<|sep|>",
+         "\nR:Hm\nC:See:\nF:now\nA:{}"},
+        {"cohere",
+         "Plan.<|END_THINKING|><|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": "
+         "\"get_weather\", \"parameters\": " W1 "}]<|END_ACTION|>",
+         "\nR:Plan.\nF:get_weather\nA:" W1},
+        {"cohere2moe",
+         "Plan.<|END_THINKING|><|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": "
+         "\"get_weather\", \"parameters\": " W1 "}]<|END_ACTION|>",
+         "\nR:Plan.\nF:get_weather\nA:" W1},
+        {"lfm2",
+         "Hm.</think><|tool_call_start|>[get_weather(city=\"Rome\", days=2)]<|tool_call_end|>",
+         "\nR:Hm.\nF:get_weather\nA:" W1},
+        {"nemotron-nano-v2",
+         "Hm.\n</think>\n\n<TOOLCALL>[{\"name\": \"get_weather\", \"arguments\": " W1
+         "}]</TOOLCALL>",
+         "\nR:Hm.\nF:get_weather\nA:" W1},
+    };
+    for (size_t i = 0; i < sizeof begun / sizeof *begun; i++)
+        for (int hold = 0; hold < 2; hold++)
+            check((struct setting){.format = begun[i].format, .in_reasoning = true, .hold = hold},
+                  begun[i].text, begun[i].want);
 }
 
 static void goes_on_with_the_prompts_header(void **state) {
@@ -765,6 +836,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(white_space_is_bounded),
         cmocka_unit_test(reads_every_family),
+        cmocka_unit_test(goes_on_in_reasoning),
         cmocka_unit_test(goes_on_with_the_prompts_header),
         cmocka_unit_test(bounds_keep_characters_whole),
         cmocka_unit_test(values_of_any_size),
