@@ -16,11 +16,11 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Source: llama.cpp v0.5.0, the names of src/llama-arch.cpp whose graph has experts.
-WITH_EXPERTS = """afmoe arctic bailingmoe bailingmoe2 bailingmoe3 cohere2moe dbrx deepseek deepseek2 deepseek2-ocr deepseek32
-deepseek4 dflash dots1 dots3note ernie4_5-moe exaone-moe gemma4 glm-dsa glm4moe gpt-oss granite_swa granitehybrid granitemoe
-graniteswitch grok grovemoe hunyuan-moe hy_v3 hy_v4 jamba kimi-k3 kimi-linear laguna lfm2moe llada-moe llama llama4 maple mellum
-mimo2 minimax-01 minimax-m2 minimax-m3 mistral3 mistral4 nemotron_h_moe nomic-bert-moe olmoe phimoe qwen2moe qwen35moe qwen3moe
-qwen3next qwen3vlmoe qwen4exp rnd1 smallthinker step35""".split()
+WITH_EXPERTS = """afmoe arctic bailingmoe bailingmoe2 bailingmoe3 cohere2moe dbrx deepseek deepseek2 deepseek2-ocr deepseek32 deepseek4 dflash
+dots1 dots3note ernie4_5-moe exaone-moe gemma4 glm-dsa glm4moe gpt-oss granite granite_swa granitehybrid granitemoe
+graniteswitch grok grovemoe hunyuan-moe hy_v3 hy_v4 jamba kimi-k3 kimi-linear laguna lfm2moe llada-moe llama llama-embed
+llama4 maple mellum mimo2 minicpm minimax-01 minimax-m2 minimax-m3 mistral3 mistral4 nemotron_h_moe nomic-bert-moe olmoe
+phimoe qwen2moe qwen35moe qwen3moe qwen3next qwen3vlmoe qwen4exp refact rnd1 smallthinker step35""".split()
 
 
 def names_in(text):
@@ -64,7 +64,13 @@ def gpu_faults(sluice, text, folder):
         lacks = "has no op" in r.stderr or "can be computed" in r.stderr
         if (r.returncode == 0) != (said != "no") or (said == "no" and not lacks):
             faults.append(f"docs/MODELS.md: {name} on a GPU: '{said}', and plan says: {r.stderr.strip()[:160] or 'it runs'}")
-    return faults or (["docs/MODELS.md: no column about GPUs"] if not gpu_column(text) else [])
+    return faults + [f"docs/MODELS.md: {n} has no column about GPUs" for n in names_in(text) if n not in gpu_column(text)]
+
+
+def reasons(text):
+    """Of each architecture that is refused, what is missing."""
+    rows = re.findall(r"^\|([^|]*)\|([^|]*)\|([^|]*)\|$", text, re.M)
+    return {name: why.strip() for cell, _, why in rows for name in re.findall(r"`([^`]+)`", cell)}
 
 
 def main():
@@ -75,6 +81,7 @@ def main():
     faults = [] if heading and opens and refused else ["docs/MODELS.md: there are not both tables"]
     faults += [f"docs/MODELS.md: {n} is there twice" for n in set(opens + refused) if (opens + refused).count(n) > 1]
     faults += [f"docs/MODELS.md: {n} is in no table" for n in WITH_EXPERTS if n not in opens + refused]
+    faults += [f"docs/MODELS.md: what {n} lacks is not said" for n in refused if not reasons(second).get(n)]
     known = names_in_source()
     faults += [] if len(known) > 40 else [f"model/arch: {len(known)} names of architectures were found"]
     with tempfile.TemporaryDirectory(prefix="sluice-models-") as folder:
