@@ -51,17 +51,27 @@ def cells(p):
     return [where(p), speed(p["causal_ceiling_ts"])]
 
 
+def inspected(sluice, path):
+    """What is wrong with what `sluice inspect` says of the file, or with the file."""
+    r = subprocess.run([sluice, "inspect", path, "--json"], capture_output=True, text=True)
+    if r.returncode or not json.loads(r.stdout)["supported"]:
+        return f"inspect: exit {r.returncode}: {r.stderr.strip()[:200] or 'it does not run'}"
+    taken = os.stat(path).st_blocks * 512
+    return f"it takes {taken >> 20} MiB of the disk" if taken > 64 << 20 else ""
+
+
 def rows(sluice, models):
+    """Name, row of the table, and what is wrong with the file it was made from."""
     for name, preset in models:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "m.gguf")
             subprocess.run([sluice, "synth", "-o", path, "--preset", preset, "--headers-only", "-q"], check=True)
             plans = [plan(sluice, path, m) for m in MACHINES]
-            size = os.path.getsize(path) / 2**30
+            size, fault = os.path.getsize(path) / 2**30, inspected(sluice, path)
         most = plans[0]
         # RAM up to the next half: the program's own size, which differs from build to build, is part of it.
         least = f"{most['vram_least_bytes'] / 2**30:.1f} + {math.ceil(most['least_bytes'] / 2**29) / 2:.1f}"
-        yield name, f"| {name} | {size:.0f} | {least} | " + " | ".join(cells(plans[0]) + cells(plans[1])) + " |"
+        yield name, f"| {name} | {size:.0f} | {least} | " + " | ".join(cells(plans[0]) + cells(plans[1])) + " |", fault
 
 
 def alike(made, written):
@@ -87,20 +97,28 @@ def main():
         text = f.read()
     made = list(rows(sluice, MODELS))
     if "--check" not in sys.argv:
-        table = "\n".join(HEAD + [line for _, line in made])
+        table = "\n".join(HEAD + [line for _, line, _ in made])
         text = re.sub(r"(<!-- models: [^\n]*-->\n).*?(<!-- end -->)", lambda m: m.group(1) + table + "\n" + m.group(2), text, flags=re.S)
         with open(README, "w", encoding="utf-8") as f:
             f.write(text)
         return 0
-    lines, failed = text.split("\n"), 0
-    for i, (name, line) in enumerate(made, 1):
-        good = any(is_row(line, other) for other in lines)
+    lines = re.search(r"<!-- models: [^\n]*-->\n(.*?)<!-- end -->", text, re.S)[1].splitlines()
+    written, failed = lines[len(HEAD):], 0
+    for i, (name, line, fault) in enumerate(made, 1):
+        found = next((other for other in written if is_row(line, other)), None)
+        if found:
+            written.remove(found)
+        good = found and not fault
         failed += not good
         print(f"{'ok' if good else 'not ok'} {i} - {name} in the table of models")
         if not good:
-            print(f"# scripts/model_table.py makes it\n# {line}")
-    print(f"1..{len(made)}")
-    return failed > 0
+            print(f"# {fault or 'scripts/model_table.py makes it'}\n# {line}")
+    good = not written and lines[:len(HEAD)] == HEAD
+    print(f"{'ok' if good else 'not ok'} {len(made) + 1} - the table of models has no other rows")
+    for line in written if not good else ():
+        print(f"# {line}")
+    print(f"1..{len(made) + 1}")
+    return failed > 0 or not good
 
 
 if __name__ == "__main__":
