@@ -360,15 +360,17 @@ static void greedy(void **state) {
     free_outcome(&plain);
 }
 
-/* Shared experts, a dense first part of the path, and every other kind of layer. */
+/* Shared experts, a dense first part of the path, and every other kind of layer: on one card, and
+ * divided over two and four. */
 static void other_shapes(void **state) {
     (void)state;
     static const char *const archs[] = {
-        "qwen2moe",       "llama",       "qwen3",    "qwen3next",     "deepseek2",    "gemma4",
-        "llama4",         "afmoe",       "arctic",   "cohere2moe",    "smallthinker", "step35",
-        "maple",          "phimoe",      "lfm2moe",  "granitehybrid", "jamba",        "deepseek32",
-        "nemotron_h_moe", "kimi-linear", "grovemoe", "bailingmoe3",   "minimax-m3",   "dots3note",
-        "deepseek4",      "gemma4"};
+        "qwen2moe",       "llama",       "qwen3",     "qwen3next",     "deepseek2",    "gemma4",
+        "llama4",         "afmoe",       "arctic",    "cohere2moe",    "smallthinker", "step35",
+        "maple",          "phimoe",      "lfm2moe",   "granitehybrid", "jamba",        "deepseek32",
+        "nemotron_h_moe", "kimi-linear", "grovemoe",  "bailingmoe3",   "minimax-m3",   "dots3note",
+        "deepseek4",      "gemma4",      "qwen35moe", "gpt-oss",       "mimo2",        "laguna",
+        "glm-dsa",        "mistral4"};
     static const struct setting settings[] = {
         {.where = SL_EXPERTS_STREAMED,
          .device_percent = 40,
@@ -380,6 +382,20 @@ static void other_shapes(void **state) {
          .parallel = 1,
          .batch = 64,
          .card.mailbox = true},
+    };
+    static const struct setting over[] = {
+        {.where = SL_EXPERTS_RESIDENT,
+         .parallel = 8,
+         .batch = 37,
+         .card = {.n_threads = 1, .n_cards = 2},
+         .split = "1,3"},
+        {.where = SL_EXPERTS_STREAMED,
+         .device_percent = 40,
+         .host_percent = 60,
+         .parallel = 3,
+         .batch = 64,
+         .card = {.n_threads = 1, .n_cards = 4},
+         .split = "1,1,1,1"},
     };
     for (uint32_t i = 0; i < sizeof archs / sizeof *archs; i++) {
         struct sl_synth_config c = small(archs[i]);
@@ -403,12 +419,32 @@ static void other_shapes(void **state) {
             c.n_expert = 12, c.n_per_adjugate = 3, c.n_ff_adjugate = 96;
         if (i == 25) /* embeddings of layers, the last of which read keys of others */
             c.window_period = 2, c.window = 24, c.n_embd_layer = 32, c.n_shared_kv = 2;
+        if (i >= 27 && i < 30)
+            c.window = 24;
+        if (i == 28)
+            c.head_dim_v = 24;
+        if (i >= 30)
+            c.n_ff_shared = c.n_ff_expert, c.n_lora_q = 64;
+        if (i == 30) /* each second layer attends to what the one before it chose */
+            c.n_index_top = 20, c.index_every = 2;
         open_model(&m, &c);
         run_setting(m.model, &(struct setting){.cpu = true, .parallel = 2, .batch = 64}, &plain);
         check(m.model, &(struct setting){.where = SL_EXPERTS_RESIDENT, .parallel = 8, .batch = 64},
               &plain, &have);
         for (uint32_t k = 0; k < 2 && i != 2; k++)
             check(m.model, &settings[k], &plain, &have);
+        /* Layers that read another's keys are on one device. */
+        for (uint32_t k = i % BY_BUILD(1, 2, 2); k < 2 && i != 25; k += BY_BUILD(1, 2, 2)) {
+            struct setting s = over[k];
+            if (i == 2)
+                s.where = SL_EXPERTS_RESIDENT;
+            if (i == 30) {
+                s.split = "2,2";
+                s.card.n_cards = 2;
+            }
+            check(m.model, &s, &plain, &have);
+            assert_int_equal(have.n_stages, s.card.n_cards);
+        }
         free_outcome(&plain);
         close_model(&m);
     }

@@ -26,17 +26,21 @@ static int open_tiny(void **state) {
 }
 
 /* What else layers keep of a sequence, each with experts. */
-static const char *const kinds[] = {"gpt-oss", "qwen35moe",      "deepseek2",   "granitehybrid",
-                                    "lfm2moe", "nemotron_h_moe", "kimi-linear", "jamba",
-                                    "glm-dsa", "minimax-m3",     "dots3note",   "deepseek4",
-                                    "gemma4",  "bailingmoe3",    "grovemoe"};
+static const char *const kinds[] = {
+    "gpt-oss",     "qwen35moe",   "deepseek2", "granitehybrid", "lfm2moe",   "nemotron_h_moe",
+    "kimi-linear", "jamba",       "glm-dsa",   "minimax-m3",    "dots3note", "deepseek4",
+    "gemma4",      "bailingmoe3", "grovemoe",  "mimo2",         "llama4",    "smallthinker"};
 static uint32_t of_kind;
 
 static int open_kind(void **state) {
     (void)state;
     struct sl_synth_config c = tiny_config(kinds[of_kind]);
-    if (strcmp(kinds[of_kind], "gpt-oss") == 0)
+    if (strcmp(kinds[of_kind], "gpt-oss") == 0 || strcmp(kinds[of_kind], "mimo2") == 0)
         c.window = 130;
+    if (strcmp(kinds[of_kind], "mimo2") == 0) /* values narrower than keys */
+        c.head_dim_v = c.head_dim / 2;
+    if (strcmp(kinds[of_kind], "llama4") == 0)
+        c.n_expert_used = 1, c.chunk = 100;
     if (strcmp(kinds[of_kind], "gemma4") == 0) { /* whose last layers keep nothing */
         c.n_layer = 4;
         c.n_embd_layer = 32;
