@@ -94,6 +94,10 @@ enum sl_status sl_model_add_drafts(struct sl_model *m, struct sl_err *err) {
     return SL_OK;
 }
 
+bool sl_model_has_drafts(const struct sl_model *m) {
+    return m->hp.n_layer_nextn && m->arch->drafts;
+}
+
 void sl_model_close(struct sl_model **m) {
     if (!*m)
         return;

@@ -273,6 +273,8 @@ void sl_model_close(struct sl_model **m);
  * known how those of its architecture work; the model is as it was. Other errors are those of
  * opening. */
 enum sl_status sl_model_add_drafts(struct sl_model *m, struct sl_err *err) SL_MUST_CHECK;
+/* Can sl_model_add_drafts take one? */
+bool sl_model_has_drafts(const struct sl_model *m);
 /* Layers that give the answer. */
 static inline uint32_t sl_answer_layers(const struct sl_hparams *hp) {
     return hp->n_layer - hp->n_draft;

@@ -617,6 +617,7 @@ def main():
     files["dots3note"] = latent_model(False, "dots3note")
     files["deepseek4"] = compressed_model()
     files.update((name, parts_model(name)) for name in PARTS)
+    files.update((arch + "-nextn", parts_model(arch, "nextn_predict_layers=1")) for arch in ("mimo2", "step35", "cohere2moe"))
     files["step35-clamps-of-two"] = parts_model("step35", "swiglu_clamp_exp=[0.5,0.5]")
     files["maple-limits-of-two"] = parts_model("maple", "swiglu_clamp_exp=[0.5,0.5]")
     files["lfm2moe-taps"] = parts_model("lfm2moe", "shortconv.l_cache=2147483649")

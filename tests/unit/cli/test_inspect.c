@@ -229,6 +229,13 @@ static void test_nextn(void **state) {
     assert_int_equal(in.routed_per_token_bytes, without.routed_per_token_bytes);
     sl_inspect_release(&in);
     sl_inspect_release(&without);
+    const char *text = run(0, 2, (const char *[]){"inspect", path});
+    expect(text, "2 layers behind these, which guess tokens ahead: left on disk\n");
+    assert_int_equal(unlink(path), 0);
+    c.arch = "glm4moe";
+    assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_OK);
+    text = run(0, 2, (const char *[]){"inspect", path});
+    expect(text, "left on disk, unless --draft uses the first\n");
     assert_int_equal(unlink(path), 0);
 }
 

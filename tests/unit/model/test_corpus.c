@@ -15,7 +15,7 @@
 #define MAX_BYTES (1u << 20)
 
 /* SL_OK, or why it does not open. */
-static enum sl_status open_file(const char *name, struct sl_err *err) {
+static enum sl_status open_with(const char *name, struct sl_hparams *out_hp, struct sl_err *err) {
     char path[512];
     snprintf(path, sizeof path, FOLDER "/%s", name);
     FILE *f = fopen(path, "rb");
@@ -30,10 +30,17 @@ static enum sl_status open_file(const char *name, struct sl_err *err) {
     enum sl_status status = sl_gguf_open_memory(data, n, &g, err);
     if (status == SL_OK)
         status = sl_model_from_gguf(g, &m, err);
-    if (status == SL_OK)
+    if (status == SL_OK) {
+        *out_hp = m->hp;
         sl_model_close(&m);
+    }
     free(data);
     return status;
+}
+
+static enum sl_status open_file(const char *name, struct sl_err *err) {
+    struct sl_hparams hp;
+    return open_with(name, &hp, err);
 }
 
 /* Files named for an architecture: each has one. */
@@ -91,11 +98,27 @@ static void numbers_of_experts_are_checked(void **state) {
     assert_non_null(strstr(err.text, "is [8, 2, 1, 1], the hyperparameters ask for [8, 3, 1]"));
 }
 
+/* Files whose last layer guesses ahead, where numbers of layers are for each and it is among them.
+ */
+static void layers_that_guess_are_left(void **state) {
+    (void)state;
+    static const char *const files[] = {"mimo2-nextn", "step35-nextn", "cohere2moe-nextn"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct sl_hparams hp;
+        struct sl_err err = {""};
+        if (open_with(files[i], &hp, &err) != SL_OK)
+            fail_msg("%s: %s", files[i], err.text);
+        assert_int_equal(hp.n_layer, 3);
+        assert_int_equal(hp.n_layer_nextn, 1);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(families_open),
         cmocka_unit_test(lies_are_refused_by_name),
         cmocka_unit_test(numbers_of_experts_are_checked),
+        cmocka_unit_test(layers_that_guess_are_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
