@@ -7,11 +7,12 @@ $(PEER)/node_modules/.installed: $(PEER)/package.json
 	cd $(PEER) && npm install --no-package-lock --omit=optional --ignore-scripts --no-audit --no-fund >/dev/null
 	@touch $@
 
-# Headers only, from the source bundle inside the package.
+# Headers and chat templates only, from the source bundle inside the package. The templates are for test_answer_forms, and for
+# make test-templates TEMPLATES=build/peer/src/models/templates.
 $(PEER_SRC)/.extracted: $(PEER)/node_modules/.installed
 	@rm -rf $(PEER_SRC) && mkdir -p build/peer
 	git clone -q --no-checkout $(PEER)/node_modules/node-llama-cpp/llama/gitRelease.bundle $(PEER_SRC) 2>/dev/null
-	cd $(PEER_SRC) && git checkout -q HEAD -- include ggml/include
+	cd $(PEER_SRC) && git checkout -q HEAD -- include ggml/include models/templates
 	@touch $@
 
 build/peer/llama_peer: $(PEER)/llama_peer.c $(PEER_SRC)/.extracted

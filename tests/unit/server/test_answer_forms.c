@@ -12,6 +12,7 @@
 
 #define OWN       "tests/templates/forms"
 #define PUBLISHED "../shared/testdata/templates"
+#define PEERS     "build/peer/src/models/templates" /* with make peer */
 
 #define TOOLS                                                                                      \
     "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"description\":\"Weather.\"," \
@@ -71,6 +72,30 @@ static const struct form {
     {PUBLISHED, "meta-llama-Llama-3.1-8B-Instruct.jinja", "llama3", false, 1, RICH},
     {PUBLISHED, "mistralai-Mistral-Nemo-Instruct-2407.jinja", "mistral", false, 2, RICH},
     {PUBLISHED, "openai-gpt-oss-120b.jinja", "harmony", true, 0, NULL},
+    {PEERS, "Apriel-1.6-15b-Thinker-fixed.jinja", "apriel", true, 2, RICH},
+    {PEERS, "unsloth-Apriel-1.5.jinja", "apriel", true, 2, RICH},
+    {PEERS, "Cohere2MoE.jinja", "cohere2moe", true, 2, RICH},
+    {PEERS, "CohereForAI-c4ai-command-r7b-12-2024-tool_use.jinja", "cohere", true, 2, RICH},
+    {PEERS, "GLM-4.7-Flash.jinja", "glm", true, 2, RICH},
+    {PEERS, "GigaChat3.1-10B-A1.8B.jinja", "gigachat", false, 1, RICH},
+    {PEERS, "Kimi-K2-Thinking.jinja", "kimi-k2", true, 2, RICH},
+    {PEERS, "Kimi-K3.jinja", "kimi-k3", true, 2, RICH},
+    {PEERS, "LFM2.5-8B-A1B.jinja", "lfm2", true, 2, RICH},
+    {PEERS, "MiniMax-M1.jinja", "minimax-m1", false, 2, RICH},
+    {PEERS, "MiniMax-M2.jinja", "minimax", true, 2, RICH},
+    {PEERS, "MiniMax-M3.jinja", "minimax-m3", true, 2, RICH},
+    {PEERS, "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16.jinja", "qwen3-coder", true, 2, RICH},
+    {PEERS, "NVIDIA-Nemotron-Nano-v2.jinja", "nemotron-nano-v2", true, 2, RICH},
+    {PEERS, "Qwen3.5-4B.jinja", "qwen3-coder", true, 2, RICH},
+    {PEERS, "StepFun3.5-Flash.jinja", "qwen3-coder", true, 2, RICH},
+    {PEERS, "deepseek-ai-DeepSeek-V3.2.jinja", "deepseek-v3.2", true, 2, RICH},
+    {PEERS, "google-gemma-4-31B-it.jinja", "gemma4", true, 2, RICH},
+    {PEERS, "ibm-granite-granite-4.0.jinja", "hermes", false, 2, RICH},
+    {PEERS, "inclusionai-ling-3.0-flash.jinja", "ling3", true, 2, RICH},
+    {PEERS, "meetkai-functionary-medium-v3.1.jinja", "functionary-v3.1", false, 2, RICH},
+    {PEERS, "mistralai-Ministral-3-14B-Reasoning-2512.jinja", "mistral-args", true, 2, RICH},
+    {PEERS, "poolside-Laguna-XS.2.jinja", "glm", true, 2, RICH},
+    {PEERS, "tencent-Hy3.jinja", "hy3", true, 2, RICH},
 };
 
 static char *read_file(const char *folder, const char *name, size_t *out_len) {
@@ -225,9 +250,15 @@ static void published_templates(void **state) {
     of_folder(PUBLISHED);
 }
 
+static void templates_of_llama_cpp(void **state) {
+    (void)state;
+    of_folder(PEERS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(own_templates),
+        cmocka_unit_test(templates_of_llama_cpp),
         cmocka_unit_test(published_templates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
