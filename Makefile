@@ -49,6 +49,8 @@ KERNEL_fuzz := -fno-sanitize=all
 # -fsanitize=bounds; a vector access past a local array, or an address that wraps, is not: `make conformance
 # MODE=asan KERNEL_asan=`, after a clean, has every check. (The warning is false: a tile's first turn sets its sum.)
 KERNEL_asan := -O2 --param asan-stack=0 -fno-sanitize=null,object-size,pointer-overflow -Wno-maybe-uninitialized
+# backends/cpu/matmul_tsan.c tells ThreadSanitizer what these read and write.
+PRODUCT_tsan := -fno-sanitize=thread
 
 # Kernels for an instruction set live in files named for it and are compiled for it; which of them
 # runs is decided at run time. Outside the kernels every narrowing is explicit (-Wconversion): most
@@ -82,7 +84,7 @@ $(B)/sluice: $(B)/cli/main.o $(LIBS)
 $(B)/%.o: %.c Makefile mk/layers.mk
 	@mkdir -p $(@D)
 	$(call say,cc)
-	$(CC) $(CFLAGS_all) $(foreach i,avx2 avx512 vnni,$(if $(findstring _$(i).c,$<),$(ISA_$(i)))) $(if $(filter backends/cpu/%,$<),$(KERNEL_$(MODE)),-Wconversion) -c -o $@ $<
+	$(CC) $(CFLAGS_all) $(foreach i,avx2 avx512 vnni,$(if $(findstring _$(i).c,$<),$(ISA_$(i)))) $(if $(filter backends/cpu/%,$<),$(KERNEL_$(MODE)) $(if $(filter backends/cpu/matmul/%,$<),$(PRODUCT_$(MODE))),-Wconversion) -c -o $@ $<
 
 define layer_archive
 $(B)/lib/libsl_$(1).a: $$(filter-out $(B)/cli/main.o,$$(filter $(B)/$(1)/%,$(OBJ)))

@@ -28,6 +28,7 @@ static void fill_tables(void) {
         if (isa >= SL_CPU_VNNI && best >= SL_CPU_VNNI)
             sl_mm_init_vnni(k);
 #endif
+        sl_mm_watch(k, (enum sl_cpu_isa)isa);
     }
 }
 

@@ -7,6 +7,9 @@
 
 const struct sl_mm_kernels *sl_mm_kernels(enum sl_cpu_isa isa);
 
+/* Under ThreadSanitizer: has each kernel of isa's table tell it what it reads and writes. */
+void sl_mm_watch(struct sl_mm_kernels *k, enum sl_cpu_isa isa);
+
 enum sl_x_kind sl_x_kind(enum sl_dtype dtype);
 
 /* Weight rows per chunk so that n_threads have enough of them to share; whole panels. */

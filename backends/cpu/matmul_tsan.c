@@ -1,0 +1,123 @@
+/* Products under ThreadSanitizer. Instrumented, their kernels call it for each vector that they
+ * load, which was most of what a test does. So those in matmul/ are compiled without it, and a call
+ * tells it once what they read and write. */
+#include "backends/cpu/matmul.h"
+
+#if defined(__SANITIZE_THREAD__)
+
+void __tsan_read_range(const void *at, size_t n_bytes);
+void __tsan_write_range(void *at, size_t n_bytes);
+
+static struct sl_mm_kernels kernels[SL_CPU_VNNI + 1];
+
+static void read_weights(const struct sl_mm_rows *w) {
+    __tsan_read_range(w->data, w->n_rows * w->row_bytes);
+}
+
+static void read_input(const struct sl_mm_rows *w, const void *x) {
+    bool is_float = sl_x_kind(w->dtype) == SL_X_F32;
+    __tsan_read_range(x, is_float ? w->n_in * sizeof(float) : sl_qx_row_bytes(w->n_in));
+}
+
+static void quantize(const struct sl_mm_kernels *k, enum sl_x_kind kind, const float *x, uint32_t n,
+                     struct sl_qx *out) {
+    __tsan_read_range(x, n * sizeof *x);
+    __tsan_write_range(out, sl_qx_row_bytes(n));
+    k->quantize[kind](x, n, out);
+}
+
+static void pack(const struct sl_mm_kernels *k, enum sl_x_kind kind,
+                 const struct sl_qx *const *rows, uint32_t n_tok, uint32_t n, void *tile) {
+    for (uint32_t t = 0; t < n_tok; t++)
+        __tsan_read_range(rows[t], sl_qx_row_bytes(n));
+    __tsan_write_range(tile, n_tok * sl_qx_row_bytes(n));
+    k->pack[kind](rows, n_tok, n, tile);
+}
+
+static void vec(const struct sl_mm_kernels *k, const struct sl_mm_rows *w, const void *x,
+                float *out) {
+    read_weights(w);
+    read_input(w, x);
+    __tsan_write_range(out, w->n_rows * sizeof *out);
+    k->vec[w->dtype](w, x, out);
+}
+
+static void pair(const struct sl_mm_kernels *k, const struct sl_mm_rows *w, const void *const *x,
+                 float *const *out) {
+    read_weights(w);
+    for (uint32_t t = 0; t < 2; t++) {
+        read_input(w, x[t]);
+        __tsan_write_range(out[t], w->n_rows * sizeof **out);
+    }
+    k->pair[w->dtype](w, x, out);
+}
+
+static void many(const struct sl_mm_kernels *k, const struct sl_mm_rows *w, const void *x,
+                 uint32_t n_tok, uint32_t begin, uint32_t end, void *panel, float *out) {
+    uint32_t t0 = sl_mm_tile_start(n_tok, begin), t1 = sl_mm_tile_start(n_tok, end);
+    read_weights(w);
+    for (uint32_t t = t0; t < t1; t++)
+        read_input(w, sl_x_kind(w->dtype) == SL_X_F32
+                          ? (const void *)((const float *const *)x)[t]
+                          : (const uint8_t *)x + t * sl_qx_row_bytes(w->n_in));
+    __tsan_write_range(panel, SL_MM_PANEL_BYTES);
+    __tsan_write_range(out, (t1 - t0) * SL_MM_PANEL * sizeof *out);
+    k->many[w->dtype](w, x, n_tok, begin, end, panel, out);
+}
+
+/* A kernel's arguments do not say which table it is from. */
+#define WATCHED(isa)                                                                               \
+    static void quantize_q32_##isa(const float *x, uint32_t n, struct sl_qx *out) {                \
+        quantize(&kernels[isa], SL_X_Q32, x, n, out);                                              \
+    }                                                                                              \
+    static void quantize_q256_##isa(const float *x, uint32_t n, struct sl_qx *out) {               \
+        quantize(&kernels[isa], SL_X_Q256, x, n, out);                                             \
+    }                                                                                              \
+    static void pack_q32_##isa(const struct sl_qx *const *rows, uint32_t n_tok, uint32_t n,        \
+                               void *tile) {                                                       \
+        pack(&kernels[isa], SL_X_Q32, rows, n_tok, n, tile);                                       \
+    }                                                                                              \
+    static void pack_q256_##isa(const struct sl_qx *const *rows, uint32_t n_tok, uint32_t n,       \
+                                void *tile) {                                                      \
+        pack(&kernels[isa], SL_X_Q256, rows, n_tok, n, tile);                                      \
+    }                                                                                              \
+    static void vec_##isa(const struct sl_mm_rows *w, const void *x, float *out) {                 \
+        vec(&kernels[isa], w, x, out);                                                             \
+    }                                                                                              \
+    static void pair_##isa(const struct sl_mm_rows *w, const void *const *x, float *const *out) {  \
+        pair(&kernels[isa], w, x, out);                                                            \
+    }                                                                                              \
+    static void many_##isa(const struct sl_mm_rows *w, const void *x, uint32_t n_tok,              \
+                           uint32_t begin, uint32_t end, void *panel, float *out) {                \
+        many(&kernels[isa], w, x, n_tok, begin, end, panel, out);                                  \
+    }                                                                                              \
+    static void watch_##isa(struct sl_mm_kernels *k) {                                             \
+        kernels[isa] = *k;                                                                         \
+        k->quantize[SL_X_Q32] = quantize_q32_##isa, k->quantize[SL_X_Q256] = quantize_q256_##isa;  \
+        k->pack[SL_X_Q32] = pack_q32_##isa, k->pack[SL_X_Q256] = pack_q256_##isa;                  \
+        for (int t = 0; t < SL_DTYPE_COUNT; t++) {                                                 \
+            k->vec[t] = k->vec[t] ? vec_##isa : NULL;                                              \
+            k->pair[t] = k->pair[t] ? pair_##isa : NULL;                                           \
+            k->many[t] = k->many[t] ? many_##isa : NULL;                                           \
+        }                                                                                          \
+    }
+WATCHED(SL_CPU_C)
+WATCHED(SL_CPU_AVX2)
+WATCHED(SL_CPU_AVX512)
+WATCHED(SL_CPU_VNNI)
+
+void sl_mm_watch(struct sl_mm_kernels *k, enum sl_cpu_isa isa) {
+    void (*const watch[])(struct sl_mm_kernels * k) = {[SL_CPU_C] = watch_SL_CPU_C,
+                                                       [SL_CPU_AVX2] = watch_SL_CPU_AVX2,
+                                                       [SL_CPU_AVX512] = watch_SL_CPU_AVX512,
+                                                       [SL_CPU_VNNI] = watch_SL_CPU_VNNI};
+    watch[isa](k);
+}
+
+#else
+
+void sl_mm_watch(struct sl_mm_kernels *k, enum sl_cpu_isa isa) {
+    (void)k, (void)isa;
+}
+
+#endif
