@@ -23,13 +23,13 @@ test-templates: $(RENDER)
 # Programs of one thread, and the HTTP tests that fill the other CPU meanwhile; the longest first.
 test-side: $(RENDER) $(ROUTES_BIN) $(SIM_BIN) $(B)/sluice tests/http/node_modules/.package-lock.json
 	@MODE=$(MODE) $(TAP_SIDE) $(TEMPLATES_TEST) $(HTTP_RUNS) $(REPLAY_TEST) $(SIM_TEST)
-# Two parts at a time, so that one that runs its programs one by one, or waits, leaves no CPU idle: those first.
+# Three parts at a time, so that one that runs its programs one by one, or waits, leaves no CPU idle: those first.
 TEST_PARTS = fault cluster unit $(if $(filter release,$(MODE)),browser-quick test-budget determinism simt,determinism-quick) conformance \
   $(if $(filter release,$(MODE)),test-deploy cluster-engines cluster-links test-routing test-monitoring) test-pull test-terminal \
   stages $(if $(filter asan,$(MODE)),fuzz-corpus-run) test-side
 ## make test-parts          everything for one MODE: units, conformance, faults, determinism, templates, replay, HTTP
 test-parts: test-programs
-	@$(SUBMAKE) -k $(if $(findstring -j,$(MAKEFLAGS)),,-j2) $(TEST_PARTS)
+	@$(SUBMAKE) -k $(if $(findstring -j,$(MAKEFLAGS)),,-j3) $(TEST_PARTS)
 
 # Do synthetic models route like a real one?
 .PHONY: test-routing
