@@ -286,6 +286,32 @@ static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kin
     return status;
 }
 
+static bool attend(struct sl_stage_carrier *c, bool (*ready)(void *what), void *what,
+                   uint64_t until_ns) {
+    struct sl_peer *p = ((struct sl_peer_port *)(void *)c)->peer;
+    pthread_mutex_lock(&p->link_lock);
+    struct sl_link *l = p->carries && !p->attended ? p->link : NULL;
+    p->attended |= l != NULL;
+    pthread_mutex_unlock(&p->link_lock);
+    if (!l)
+        return false;
+    bool could = sl_link_attend(l, ready, what, until_ns);
+    pthread_mutex_lock(&p->link_lock);
+    p->attended = false;
+    pthread_cond_broadcast(&p->left);
+    pthread_mutex_unlock(&p->link_lock);
+    return could;
+}
+
+/* Also for somebody who is about to attend. */
+static void nudge(struct sl_stage_carrier *c) {
+    struct sl_peer *p = ((struct sl_peer_port *)(void *)c)->peer;
+    pthread_mutex_lock(&p->link_lock);
+    if (p->link)
+        sl_link_nudge(p->link);
+    pthread_mutex_unlock(&p->link_lock);
+}
+
 /* The engine closes the stage: nothing that arrives from now on may reach it. */
 static void port_closed(struct sl_stage_carrier *c) {
     struct sl_peer_port *port = (struct sl_peer_port *)(void *)c;
@@ -308,8 +334,11 @@ static bool clock_offset(struct sl_stage_carrier *c, int64_t *out_ns) {
 
 struct sl_stage_carrier *sl_peer_port(struct sl_peer *p, uint32_t at) {
     struct sl_peer_port *port = &p->ports[at];
-    port->carrier = (struct sl_stage_carrier){
-        .send = carry, .closed = port_closed, .clock_offset = clock_offset};
+    port->carrier = (struct sl_stage_carrier){.send = carry,
+                                              .closed = port_closed,
+                                              .clock_offset = clock_offset,
+                                              .attend = attend,
+                                              .nudge = nudge};
     port->peer = p;
     port->at = at;
     return &port->carrier;
@@ -325,13 +354,24 @@ static void pause_ns(uint64_t ns) {
     nanosleep(&(struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)}, NULL);
 }
 
-static struct sl_link *set_link(struct sl_peer *p, struct sl_link *link) {
+static void set_link(struct sl_peer *p, struct sl_link *link) {
     pthread_mutex_lock(&p->link_lock);
-    struct sl_link *before = p->link;
     p->link = link;
-    p->carries = false;
     pthread_mutex_unlock(&p->link_lock);
-    return before;
+}
+
+/* The link, which nobody else has from now on. NULL: there is none. */
+static struct sl_link *take_link(struct sl_peer *p) {
+    pthread_mutex_lock(&p->link_lock);
+    p->carries = false;
+    if (p->attended)
+        sl_link_nudge(p->link);
+    while (p->attended)
+        pthread_cond_wait(&p->left, &p->link_lock);
+    struct sl_link *link = p->link;
+    p->link = NULL;
+    pthread_mutex_unlock(&p->link_lock);
+    return link;
 }
 
 /* Tries until one answers. */
@@ -349,7 +389,7 @@ static enum sl_status reach(struct sl_peer *p, uint64_t wait_ns, struct sl_err *
         enum sl_status status =
             sl_link_connect(p->address, &config, &p->owner, p->cancel, &link, err);
         if (status == SL_OK)
-            (void)set_link(p, link);
+            set_link(p, link);
         if (status != SL_ERR_PEER_LOST || sl_now_ns() > until_ns || is_canceled(p))
             return status;
         if (!logged)
@@ -473,11 +513,12 @@ void sl_peer_init(struct sl_peer *p, const char *address, const struct sl_model 
                           .epoch = 1};
     pthread_mutex_init(&p->lock, NULL);
     pthread_mutex_init(&p->link_lock, NULL);
+    pthread_cond_init(&p->left, NULL);
     sl_cond_init(&p->changed);
 }
 
 void sl_peer_leave(struct sl_peer *p) {
-    struct sl_link *link = set_link(p, NULL);
+    struct sl_link *link = take_link(p);
     if (link)
         sl_link_close(link, LINGER_NS);
     pthread_mutex_lock(&p->lock);
@@ -491,6 +532,7 @@ void sl_peer_leave(struct sl_peer *p) {
 void sl_peer_release(struct sl_peer *p) {
     sl_peer_leave(p);
     pthread_cond_destroy(&p->changed);
+    pthread_cond_destroy(&p->left);
     pthread_mutex_destroy(&p->link_lock);
     pthread_mutex_destroy(&p->lock);
 }

@@ -1,8 +1,8 @@
 /* A worker as its coordinator sees it: the link, the worker's last messages, and what the
  * coordinator waits for.
  *
- * Threads: what comes is taken on the link's thread, under the peer's lock; the rest is one
- * thread's at a time. */
+ * Threads: what comes is taken on the link's thread, or on that of a stage's caller who attends it,
+ * under the peer's lock; the rest is one thread's at a time. */
 #ifndef SL_CLUSTER_PEER_H
 #define SL_CLUSTER_PEER_H
 
@@ -36,9 +36,11 @@ struct sl_peer {
     const struct sl_net_key *key;
     const atomic_bool *cancel;
     pthread_mutex_t link_lock;
+    pthread_cond_t left; /* nobody attends the link any more */
     /* Under link_lock. */
     struct sl_link *link; /* NULL: there is none */
     bool carries;         /* calls may go out on it: what was asked of a link before may not */
+    bool attended;        /* a stage's caller receives, and has the link till he has left */
     struct sl_setup_offer offer;
     struct sl_setup_load load; /* what it has been asked to load; changed under the lock */
     uint32_t first;            /* of the cluster's devices, which is its first */

@@ -70,8 +70,9 @@ struct sl_worker {
     bool has_hello, wants_offer, wants_load, serves;
     struct sl_setup_model wanted_model; /* as the coordinator describes it */
     struct sl_setup_load asked;
-    bool gone;    /* it is to be closed */
-    bool parting; /* it is being closed: nobody else may use the link */
+    bool gone;     /* it is to be closed */
+    bool parting;  /* it is being closed: nobody else may use the link */
+    bool attended; /* a stage's thread receives, and has the link till it has left */
     uint32_t epoch;
     /* What is shown of it. */
     bool listens;
@@ -129,6 +130,27 @@ static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kin
         pthread_mutex_unlock(&p->w->lock);
     }
     return status;
+}
+
+/* A stage with nothing to do takes what comes. Others wait until that, or the link's thread, has
+ * something for them. */
+static bool attend(struct sl_stage_carrier *c, bool (*ready)(void *what), void *what,
+                   uint64_t until_ns) {
+    struct sl_worker *w = ((struct port *)(void *)c)->w;
+    pthread_mutex_lock(&w->lock);
+    bool can = w->serves && !w->attended;
+    struct sl_link *l = w->link;
+    w->attended |= can;
+    pthread_mutex_unlock(&w->lock);
+    if (!can)
+        return false;
+    bool could = sl_link_attend(l, ready, what, until_ns);
+    pthread_mutex_lock(&w->lock);
+    w->attended = false;
+    if (w->parting)
+        pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    return could;
 }
 
 /* Does it lack a copy of the model? */
@@ -465,7 +487,7 @@ static enum sl_status start_servers(struct sl_worker *w, struct sl_err *err) {
         struct sl_stage_server *server = NULL;
         if (p->server) /* of the coordinator before */
             continue;
-        p->carrier = (struct sl_stage_carrier){.send = carry};
+        p->carrier = (struct sl_stage_carrier){.send = carry, .attend = attend};
         p->w = w;
         p->at = i;
         SL_TRY(sl_stage_server_create(sl_worker_limits(w->stages, i), sl_worker_stage(w->stages, i),
@@ -535,6 +557,10 @@ static void disconnect(struct sl_worker *w) {
     bool served = w->serves;
     w->serves = false;
     w->parting = true;
+    if (w->attended)
+        sl_link_nudge(l);
+    while (w->attended)
+        pthread_cond_wait(&w->changed, &w->lock);
     pthread_mutex_unlock(&w->lock);
     for (uint32_t i = 0; i < SL_MAX_STAGES; i++) /* nobody else changes them */
         if (w->ports[i].server)

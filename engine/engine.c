@@ -265,8 +265,7 @@ static void name_machines(struct sl_engine *e) {
 static void arrived(void *ctx) {
     struct sl_engine *e = ctx;
     pthread_mutex_lock(&e->lock);
-    e->poked = true;
-    pthread_cond_signal(&e->wake);
+    sl_engine_poke(e);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -378,8 +377,7 @@ void sl_engine_destroy(struct sl_engine **pe) {
     if (e->thread_started) {
         pthread_mutex_lock(&e->lock);
         atomic_store(&e->stop, true);
-        e->poked = true;
-        pthread_cond_signal(&e->wake);
+        sl_engine_poke(e);
         pthread_mutex_unlock(&e->lock);
         pthread_join(e->thread, NULL);
     }
@@ -486,8 +484,7 @@ const struct sl_expert_map_shape *sl_engine_expert_shape(const struct sl_engine 
 uint64_t sl_engine_expert_cells(struct sl_engine *e, uint8_t *out_cells) {
     uint64_t seen_ns = sl_expert_map_read(e->map, out_cells);
     pthread_mutex_lock(&e->lock);
-    e->poked = true;
-    pthread_cond_signal(&e->wake);
+    sl_engine_poke(e);
     pthread_mutex_unlock(&e->lock);
     return seen_ns;
 }
@@ -539,8 +536,7 @@ enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r, s
         sl_session_push_back(&e->inbox, s);
         e->n_waiting++;
         e->n_alive++;
-        e->poked = true;
-        pthread_cond_signal(&e->wake);
+        sl_engine_poke(e);
     }
     pthread_mutex_unlock(&e->lock);
     if (status != SL_OK) {
@@ -559,8 +555,7 @@ static void flag(struct sl_engine *e, struct sl_gen_request *r, bool cancel) {
         atomic_store(cancel ? &s->cancel : &s->resume, true);
         if (cancel)
             atomic_store(&e->cancel_asked, true);
-        e->poked = true;
-        pthread_cond_signal(&e->wake);
+        sl_engine_poke(e);
     }
     pthread_mutex_unlock(&e->lock);
 }

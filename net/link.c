@@ -13,7 +13,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MIN_QUEUE_BYTES 4096u
@@ -30,10 +32,12 @@ struct sl_link {
     struct sl_link_owner *owner;
     uint64_t heartbeat_ns, silence_ns;
     char peer[64];
-    int wake; /* an eventfd: the thread is to look */
+    int wake;  /* an eventfd: the thread is to look */
+    int gate;  /* an epoll of that and the socket, at which the thread waits */
+    int nudge; /* an eventfd: whoever attends is to leave, as nudged says too */
     pthread_t thread;
     bool started;
-    atomic_bool closing, looks_out;
+    atomic_bool closing, looks_out, nudged;
     _Atomic uint64_t busy_ns; /* when a frame of the owner's was sent or came last */
 
     pthread_mutex_t send_lock;
@@ -43,16 +47,28 @@ struct sl_link {
     enum sl_status broken; /* not SL_OK: nothing can be sent any more */
     struct sl_err why;
 
+    pthread_mutex_t attend_lock;
+    /* Under it. */
+    bool attended;  /* somebody else receives: the thread does not look at what comes */
+    bool has_rest;  /* the thread writes as soon as the socket takes more */
+    uint32_t armed; /* what it waits for on the socket */
+
     pthread_mutex_t receive_lock; /* recursive: the owner may ask for more room in its calls */
-    /* Under it; but for the room the thread's own. */
+    /* Under it: whoever receives. */
     uint8_t *payload; /* [max_payload] */
     size_t max_payload;
     uint8_t head_bytes[SL_FRAME_HEAD_BYTES];
     struct sl_frame_head head;
     size_t n_head, n_payload; /* received so far of the frame */
-    uint64_t received_seqno, received_ns, asked_ns;
+    uint64_t received_seqno;
+    uint64_t n_passed; /* frames that the owner was given */
     uint32_t n_round_trips;
-    uint64_t best_ns; /* the shortest of late */
+    uint64_t best_ns;     /* the shortest of late */
+    enum sl_status ended; /* not SL_OK: nothing more can be received */
+    struct sl_err ended_why;
+
+    uint64_t asked_ns; /* the thread's */
+    _Atomic uint64_t received_ns;
 
     _Atomic uint64_t sent_bytes, received_bytes, sent_frames, received_frames, round_trip_ns;
     _Atomic int64_t clock_offset_ns;
@@ -188,7 +204,7 @@ static enum sl_status take_round_trip(struct sl_link *l, const struct sl_frame *
     return SL_OK;
 }
 
-/* ---- receiving: the link's thread ---- */
+/* ---- receiving: the link's thread, or who attends it ---- */
 
 static enum sl_status pass_on(struct sl_link *l, struct sl_err *err) {
     const struct sl_frame f = {l->head.type, l->head.epoch, l->payload, l->head.n_bytes};
@@ -198,6 +214,7 @@ static enum sl_status pass_on(struct sl_link *l, struct sl_err *err) {
     if (f.type == SL_FRAME_HEARTBEAT_ANSWER)
         return take_round_trip(l, &f, err);
     is_busy(l);
+    l->n_passed++;
     return l->owner->received(l->owner, l, &f, err);
 }
 
@@ -210,7 +227,7 @@ static enum sl_status receive(struct sl_link *l, struct sl_err *err) {
         size_t room = in_head ? SL_FRAME_HEAD_BYTES - l->n_head : l->head.n_bytes - l->n_payload;
         SL_TRY(sl_transport_read(l->transport, to, room, &n, err));
         atomic_fetch_add_explicit(&l->received_bytes, n, memory_order_relaxed);
-        l->received_ns = sl_now_ns();
+        atomic_store_explicit(&l->received_ns, sl_now_ns(), memory_order_relaxed);
     }
     l->n_head += in_head ? n : 0;
     l->n_payload += in_head ? 0 : n;
@@ -225,22 +242,64 @@ static enum sl_status receive(struct sl_link *l, struct sl_err *err) {
     return pass_on(l, err);
 }
 
+/* The next piece, and whether it has ended a frame of the owner's. */
+static enum sl_status receive_some(struct sl_link *l, bool *out_passed, struct sl_err *err) {
+    pthread_mutex_lock(&l->receive_lock);
+    uint64_t before = l->n_passed;
+    enum sl_status status = l->ended;
+    if (status != SL_OK)
+        *err = l->ended_why;
+    else
+        status = receive(l, err);
+    if (status != SL_OK && status != SL_AGAIN && l->ended == SL_OK) {
+        l->ended = status;
+        l->ended_why = *err;
+    }
+    *out_passed = l->n_passed != before;
+    pthread_mutex_unlock(&l->receive_lock);
+    return status;
+}
+
+/* The thread had begun to receive before somebody attended, who may have looked before that. */
+static void tell_attendant(struct sl_link *l) {
+    pthread_mutex_lock(&l->attend_lock);
+    if (l->attended)
+        sl_link_nudge(l);
+    pthread_mutex_unlock(&l->attend_lock);
+}
+
 /* All that is there now. */
 static enum sl_status receive_all(struct sl_link *l, struct sl_err *err) {
     enum sl_status status = SL_OK;
+    bool passed;
     while (status == SL_OK && !atomic_load(&l->closing)) {
-        pthread_mutex_lock(&l->receive_lock);
-        status = receive(l, err);
-        pthread_mutex_unlock(&l->receive_lock);
+        status = receive_some(l, &passed, err);
+        if (passed)
+            tell_attendant(l);
     }
     return status == SL_AGAIN ? SL_OK : status;
 }
 
+static void drain(int event) {
+    uint64_t count;
+    (void)!read(event, &count, sizeof count);
+}
+
+/* What the thread waits for on the socket. While it waits it learns of a change, and wakes only if
+ * that is there already. Under attend_lock. */
+static void arm(struct sl_link *l) {
+    struct epoll_event e = {.events = (l->attended ? 0u : (uint32_t)EPOLLIN) |
+                                      (l->has_rest ? (uint32_t)EPOLLOUT : 0u)};
+    if (e.events != l->armed)
+        (void)!epoll_ctl(l->gate, EPOLL_CTL_MOD, sl_transport_fd(l->transport), &e);
+    l->armed = e.events;
+}
+
 /* True: there is something to do. What others queue meanwhile pokes. */
-static bool look_out(struct sl_link *l, struct pollfd *fds, nfds_t n) {
+static bool look_out(struct sl_link *l, struct epoll_event *out) {
     while (atomic_load_explicit(&l->looks_out, memory_order_relaxed) &&
            sl_now_ns() - atomic_load_explicit(&l->busy_ns, memory_order_relaxed) < SL_LOOK_OUT_NS) {
-        if (poll(fds, n, 0) > 0)
+        if (epoll_wait(l->gate, out, 1, 0) > 0)
             return true;
         sl_cpu_relax();
     }
@@ -250,28 +309,33 @@ static bool look_out(struct sl_link *l, struct pollfd *fds, nfds_t n) {
 /* Waits for something to do. */
 static void wait_for_work(struct sl_link *l, uint64_t until_ns) {
     pthread_mutex_lock(&l->send_lock);
-    short out = n_waiting(&l->queue) ? POLLOUT : 0;
+    bool rest = n_waiting(&l->queue);
     pthread_mutex_unlock(&l->send_lock);
-    struct pollfd fds[] = {{sl_transport_fd(l->transport), (short)(POLLIN | out), 0},
-                           {l->wake, POLLIN, 0}};
+    pthread_mutex_lock(&l->attend_lock);
+    l->has_rest = rest;
+    arm(l);
+    bool attended = l->attended;
+    pthread_mutex_unlock(&l->attend_lock);
+    struct epoll_event e = {0};
     uint64_t now = sl_now_ns();
     int ms = until_ns > now ? (int)((until_ns - now) / 1000000u) + 1 : 0;
-    uint64_t count;
-    if (!sl_transport_has_more(l->transport) && (look_out(l, fds, 2) || poll(fds, 2, ms) > 0) &&
-        fds[1].revents)
-        (void)!read(l->wake, &count, sizeof count);
+    if (!attended && sl_transport_has_more(l->transport))
+        return;
+    if ((look_out(l, &e) || epoll_wait(l->gate, &e, 1, ms) > 0) && e.data.u32)
+        drain(l->wake);
 }
 
 static enum sl_status keep_alive(struct sl_link *l, uint64_t *out_until_ns, struct sl_err *err) {
-    uint64_t now = sl_now_ns();
-    if (now - l->received_ns > l->silence_ns)
+    uint64_t received_ns = atomic_load_explicit(&l->received_ns, memory_order_relaxed);
+    uint64_t now = sl_now_ns(); /* later than any */
+    if (now - received_ns > l->silence_ns)
         return sl_fail(err, SL_ERR_PEER_LOST, "nothing has come for %.1f s",
-                       (double)(now - l->received_ns) * 1e-9);
+                       (double)(now - received_ns) * 1e-9);
     if (now - l->asked_ns >= l->heartbeat_ns) {
         l->asked_ns = now;
         send_heartbeat(l, now);
     }
-    uint64_t silent = l->received_ns + l->silence_ns, beat = l->asked_ns + l->heartbeat_ns;
+    uint64_t silent = received_ns + l->silence_ns, beat = l->asked_ns + l->heartbeat_ns;
     *out_until_ns = silent < beat ? silent : beat;
     return SL_OK;
 }
@@ -292,6 +356,13 @@ static void break_off(struct sl_link *l, enum sl_status status, const struct sl_
         l->why = *why;
     }
     pthread_mutex_unlock(&l->send_lock);
+    pthread_mutex_lock(&l->receive_lock);
+    if (l->ended == SL_OK) { /* for silence, say */
+        l->ended = status;
+        l->ended_why = *why;
+    }
+    pthread_mutex_unlock(&l->receive_lock);
+    sl_link_nudge(l);
     if (!atomic_load(&l->closing))
         l->owner->lost(l->owner, l, status, why);
 }
@@ -301,7 +372,7 @@ static void *link_main(void *arg) {
     enum sl_status status = SL_OK;
     struct sl_err why = {{0}};
     uint64_t until_ns = 0;
-    l->received_ns = sl_now_ns();
+    atomic_store_explicit(&l->received_ns, sl_now_ns(), memory_order_relaxed);
     while (status == SL_OK && !atomic_load(&l->closing)) {
         status = receive_all(l, &why);
         if (status == SL_OK)
@@ -314,6 +385,62 @@ static void *link_main(void *arg) {
     if (status != SL_OK)
         break_off(l, status, &why);
     return NULL;
+}
+
+/* ---- who attends it ---- */
+
+static bool begin_attending(struct sl_link *l) {
+    pthread_mutex_lock(&l->attend_lock);
+    bool can = !l->attended;
+    l->attended = true;
+    arm(l);
+    pthread_mutex_unlock(&l->attend_lock);
+    return can;
+}
+
+static void end_attending(struct sl_link *l) {
+    pthread_mutex_lock(&l->attend_lock);
+    l->attended = false;
+    arm(l);
+    pthread_mutex_unlock(&l->attend_lock);
+    /* What has been read from the socket already does not wake the thread. */
+    if (sl_transport_has_more(l->transport))
+        poke(l);
+}
+
+/* Until something comes, it is nudged, or until_ns. */
+static void wait_to_receive(struct sl_link *l, uint64_t until_ns) {
+    struct pollfd fds[] = {{sl_transport_fd(l->transport), POLLIN, 0}, {l->nudge, POLLIN, 0}};
+    uint64_t now = sl_now_ns(), left = until_ns > now ? until_ns - now : 0;
+    const struct timespec most = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+    if (ppoll(fds, 2, until_ns == UINT64_MAX ? NULL : &most, NULL) > 0 && fds[1].revents)
+        drain(l->nudge);
+}
+
+bool sl_link_attend(struct sl_link *l, bool (*ready)(void *what), void *what, uint64_t until_ns) {
+    struct sl_err why;
+    enum sl_status status = SL_OK;
+    if (!begin_attending(l))
+        return false;
+    for (bool over = ready && ready(what); !over;) {
+        status = receive_some(l, &over, &why);
+        if (status != SL_OK && status != SL_AGAIN)
+            break;
+        over = over || sl_now_ns() >= until_ns || atomic_exchange(&l->nudged, false);
+        if (status == SL_AGAIN && !over)
+            wait_to_receive(l, until_ns);
+    }
+    end_attending(l);
+    if (status == SL_OK || status == SL_AGAIN)
+        return true;
+    poke(l); /* its thread finds the same, and says so */
+    return false;
+}
+
+void sl_link_nudge(struct sl_link *l) {
+    uint64_t one = 1;
+    atomic_store(&l->nudged, true);
+    (void)!write(l->nudge, &one, sizeof one);
 }
 
 /* ---- made, closed ---- */
@@ -344,6 +471,24 @@ enum sl_status sl_link_set_max_payload(struct sl_link *l, size_t max_payload_byt
     return status;
 }
 
+static bool open_gate(struct sl_link *l) {
+    struct epoll_event wake = {.events = EPOLLIN, .data.u32 = 1}, socket = {.events = EPOLLIN};
+    l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    l->nudge = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    l->gate = epoll_create1(EPOLL_CLOEXEC);
+    l->armed = socket.events;
+    return l->wake >= 0 && l->nudge >= 0 && l->gate >= 0 &&
+           epoll_ctl(l->gate, EPOLL_CTL_ADD, l->wake, &wake) == 0 &&
+           epoll_ctl(l->gate, EPOLL_CTL_ADD, sl_transport_fd(l->transport), &socket) == 0;
+}
+
+static void close_gate(struct sl_link *l) {
+    const int fds[] = {l->gate, l->wake, l->nudge};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
 enum sl_status sl_link_create(struct sl_transport *t, const struct sl_net_address *peer,
                               const struct sl_link_config *config, struct sl_link **out,
                               struct sl_err *err) {
@@ -364,10 +509,12 @@ enum sl_status sl_link_create(struct sl_transport *t, const struct sl_net_addres
     pthread_mutexattr_destroy(&recursive);
     atomic_init(&l->closing, false);
     atomic_init(&l->looks_out, false);
-    l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    atomic_init(&l->nudged, false);
+    pthread_mutex_init(&l->attend_lock, NULL);
     enum sl_status status =
         sl_link_set_max_payload(l, config->max_payload_bytes, config->queue_bytes);
-    if (status != SL_OK || l->wake < 0) {
+    bool gated = open_gate(l);
+    if (status != SL_OK || !gated) {
         status = sl_fail(err, SL_ERR_NOMEM, "no memory for a link");
         sl_link_close(l, 0);
         return status;
@@ -433,9 +580,9 @@ void sl_link_close(struct sl_link *l, uint64_t linger_ns) {
         pthread_join(l->thread, NULL);
     if (l->queue.bytes && linger_ns)
         linger(l, linger_ns);
+    close_gate(l);
     sl_transport_close(&l->transport);
-    if (l->wake >= 0)
-        close(l->wake);
+    pthread_mutex_destroy(&l->attend_lock);
     pthread_mutex_destroy(&l->send_lock);
     pthread_mutex_destroy(&l->receive_lock);
     free(l->queue.bytes);

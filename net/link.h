@@ -7,6 +7,8 @@
  * Threads: each link has a thread of its own, which receives, calls its owner, and writes what
  * could not be written at once. Sending never blocks: a frame is written by the caller as far as
  * the socket takes it, and the rest is queued, in a queue of bounded size. Any thread may send.
+ * A thread that would only wait for what comes may receive in the link's place (sl_link_attend):
+ * then what comes wakes one thread instead of two.
  *
  * While nothing else is sent, links exchange heartbeats by themselves. A peer from which nothing
  * has come for silence_ns is lost. */
@@ -32,8 +34,8 @@ struct sl_frame {
 };
 
 struct sl_link_owner {
-    /* A frame has come. The link's thread receives nothing else before this returns. An error ends
-     * the link with it: what came makes no sense to the owner. */
+    /* A frame has come. Nothing else is received before this returns. An error ends the link with
+     * it: what came makes no sense to the owner. From the link's thread, or who attends it. */
     enum sl_status (*received)(struct sl_link_owner *o, struct sl_link *l, const struct sl_frame *f,
                                struct sl_err *err);
     /* Once, last: the peer is gone, silent, or has sent what no peer may send; not after
@@ -86,11 +88,19 @@ enum sl_status sl_link_set_max_payload(struct sl_link *l, size_t max_payload_byt
 /* From now on the link's thread looks for what comes next for a moment before it sleeps
  * (SL_LOOK_OUT_NS), while others are at work: where there are CPUs to spare. Any thread. */
 void sl_link_look_out(struct sl_link *l, bool looks_out);
+/* The caller's thread receives until a frame of the owner's has come, the link is nudged, or
+ * until_ns (UINT64_MAX: without end). Heartbeats, and what the socket had no room for, remain the
+ * link's thread's. ready (NULL: never) is asked once, when no frame can come any more without
+ * ending this: true for what has come since the caller looked. False: the link has ended, or
+ * somebody else attends it. Once it is started; not from the owner's calls. */
+bool sl_link_attend(struct sl_link *l, bool (*ready)(void *what), void *what, uint64_t until_ns);
+/* Whoever attends it returns; if nobody does, the next one at once. Any thread. */
+void sl_link_nudge(struct sl_link *l);
 struct sl_link_stats sl_link_stats(struct sl_link *l);
 /* "10.0.0.7:51234", "unix"; for logs. */
 const char *sl_link_peer(const struct sl_link *l);
 /* Sends what is queued for at most linger_ns, ends the link and frees it. Not from its owner's
- * calls. */
+ * calls, nor while somebody attends it. */
 void sl_link_close(struct sl_link *l, uint64_t linger_ns);
 
 struct sl_listener_owner {

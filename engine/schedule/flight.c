@@ -12,6 +12,7 @@ void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, u
 void sl_step_send(struct sl_engine *e, struct sl_micro_batch *l) {
     sl_page_table_take(&e->pages, &l->pages);
     sl_page_table_take(&e->tail_table, &l->tails);
+    l->item.is_brief = l->step.n_rows == l->step.n_decode && l->step.n_rows <= SL_STAGE_AHEAD_ROWS;
     sl_pipeline_send(e->pipeline, &l->item);
 }
 

@@ -13,8 +13,7 @@ enum sl_status sl_job_do(struct sl_engine *e, struct sl_job *job) {
         status = sl_fail(job->err, SL_ERR_CANCELED, "the engine is shutting down");
     if (status == SL_OK) {
         e->job = job;
-        e->poked = true;
-        pthread_cond_signal(&e->wake);
+        sl_engine_poke(e);
         while (!job->done)
             pthread_cond_wait(&e->job_done, &e->lock);
         status = job->status;

@@ -12,8 +12,7 @@
 static void wake(void *ctx) {
     struct sl_engine *e = ctx;
     pthread_mutex_lock(&e->lock);
-    e->poked = true;
-    pthread_cond_signal(&e->wake);
+    sl_engine_poke(e);
     pthread_mutex_unlock(&e->lock);
 }
 

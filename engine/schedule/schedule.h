@@ -92,7 +92,9 @@ struct sl_engine {
     uint32_t n_alive;             /* submitted and not finished, wherever they are */
     uint64_t n_tasks;             /* submitted ever */
     bool poked;                   /* something changed since the scheduler last looked */
-    enum sl_status dead;          /* not SL_OK: nothing can run any more, dead_err says why */
+    bool attends;        /* the scheduler takes what comes from another machine, and waits there */
+    pthread_t attendant; /* ... its thread */
+    enum sl_status dead; /* not SL_OK: nothing can run any more, dead_err says why */
     struct sl_err dead_err;
     bool away; /* a machine with some of the layers is lost, away_err says which; written by the
                   scheduler alone */
@@ -106,6 +108,12 @@ struct sl_engine {
 
 /* scheduler.c: the thread's body; arg is the engine. */
 void *sl_scheduler_main(void *arg);
+/* poke.c: something has changed, and the scheduler looks. Under the lock. */
+void sl_engine_poke(struct sl_engine *e);
+/* For the scheduler: if the first step under way is at another machine, waits for its answer where
+ * that arrives, till it is poked, or until_ns. Under the lock, which is open meanwhile. False: it
+ * cannot. */
+bool sl_engine_attend(struct sl_engine *e, uint64_t until_ns);
 /* Makes e->show, when stages and map are there. */
 enum sl_status sl_show_create(struct sl_engine *e, struct sl_err *err) SL_MUST_CHECK;
 /* Whether a failure takes the engine down, and not only the work that failed. */

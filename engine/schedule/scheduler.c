@@ -212,6 +212,8 @@ static void wait_for_work(struct sl_engine *e) {
         pthread_mutex_unlock(&e->lock);
         read_in_background(e);
         pthread_mutex_lock(&e->lock);
+    } else if (sl_engine_attend(e, due)) {
+        return;
     } else if (due == UINT64_MAX) {
         pthread_cond_wait(&e->wake, &e->lock);
     } else {

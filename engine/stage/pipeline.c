@@ -27,6 +27,8 @@ struct worker {
     atomic_uint n_pushed;
     uint32_t n_taken; /* the thread's own */
     uint64_t n_begun; /* items that were pushed here: under the lock */
+    bool busy;        /* somebody has it at an item, its thread or another: under the lock */
+    bool at_sender;   /* ... which is the item's sender: under the lock, and whoever is busy's */
     /* What it said with its last answer, from whatever thread that came: under the lock. */
     bool has_background, heat_unsaved;
     struct sl_stage_call call;   /* what it is asked between items: the thread's own too */
@@ -44,6 +46,8 @@ struct sl_pipeline {
     /* Under lock, with all that is in workers. */
     uint32_t n_under_way;
     uint64_t n_sent;
+    struct sl_stage *attended; /* NULL: none is */
+    bool nudged;               /* who attends next returns at once */
     bool quit;
     struct worker workers[SL_MAX_STAGES];
 };
@@ -116,9 +120,11 @@ static bool has_passed(const void *item) {
 
 /* Under the lock, which is open meanwhile. */
 static void read_in_background(struct worker *w) {
+    w->busy = true;
     pthread_mutex_unlock(&w->p->lock);
     have_it_idle(w, BACKGROUND_NS);
     pthread_mutex_lock(&w->p->lock);
+    w->busy = false;
     sl_activity_add(&w->background, &w->call.answer.found);
     pthread_mutex_unlock(&w->p->lock);
     w->p->hooks.arrived(w->p->hooks.ctx);
@@ -139,13 +145,22 @@ static void announce(struct worker *w, struct sl_pipeline_item *item) {
     push(after, item);
 }
 
+static void visit(struct worker *w, struct sl_pipeline_item *item);
+
+/* Whoever had the stage at an item has done with it: what has come since is its thread's. */
+static void release(struct worker *w) {
+    w->busy = w->at_sender = false;
+    if (w->first)
+        pthread_cond_signal(&w->wake);
+}
+
 /* The next item, NULL at the end. out_ahead: without what the stage before makes of it. */
 static struct sl_pipeline_item *next_item(struct worker *w, bool *out_ahead) {
     struct sl_pipeline *p = w->p;
     if (p->looks_out)
         sl_look_out(has_more, w);
     pthread_mutex_lock(&p->lock);
-    while (!w->first && !p->quit) {
+    while ((!w->first || w->busy) && !p->quit) {
         if (!p->n_under_way && w->has_background)
             read_in_background(w);
         else
@@ -155,6 +170,7 @@ static struct sl_pipeline_item *next_item(struct worker *w, bool *out_ahead) {
     if (item) {
         w->first = item->next;
         w->n_taken++;
+        w->busy = true;
         *out_ahead = item->ahead[w->index] == AHEAD_QUEUED;
         if (*out_ahead)
             item->ahead[w->index] = AHEAD_LEAVES;
@@ -185,6 +201,23 @@ static bool went_ahead(struct worker *w, struct sl_pipeline_item *item) {
     return *ahead == AHEAD_GONE;
 }
 
+/* Has another thread than the stage's own take the item there, as if it were that. Under the lock,
+ * which is open meanwhile: the stage is not busy, and nothing waits for it. */
+static void visit_here(struct worker *w, struct sl_pipeline_item *item, bool at_sender) {
+    w->busy = true;
+    w->at_sender = at_sender;
+    w->n_begun++;
+    announce(w, item);
+    pthread_mutex_unlock(&w->p->lock);
+    visit(w, item);
+    pthread_mutex_lock(&w->p->lock);
+    release(w);
+}
+
+static bool is_free(const struct worker *w) {
+    return !w->busy && !w->first;
+}
+
 /* On to the next stage. Under the lock, which is open meanwhile. */
 static void pass(struct worker *w, struct sl_pipeline_item *item) {
     uint8_t *ahead = &item->ahead[w->index + 1];
@@ -192,6 +225,8 @@ static void pass(struct worker *w, struct sl_pipeline_item *item) {
         pthread_mutex_unlock(&w->p->lock);
         bring_rows(w + 1, item);
         pthread_mutex_lock(&w->p->lock);
+    } else if (*ahead == AHEAD_NOT && item->is_brief && w[1].stage->ops->posts && is_free(w + 1)) {
+        visit_here(w + 1, item, false);
     } else if (*ahead == AHEAD_NOT) {
         push(w + 1, item);
     } else if (*ahead == AHEAD_QUEUED) {
@@ -217,7 +252,8 @@ static void leave(struct worker *w, struct sl_pipeline_item *item, bool passed_o
         p->n_under_way--;
         pthread_cond_signal(&p->done);
         for (uint32_t i = 0; i < p->n && !p->n_under_way; i++)
-            pthread_cond_signal(&p->workers[i].wake); /* there is time for reading */
+            if (p->workers[i].has_background) /* there is time for it */
+                pthread_cond_signal(&p->workers[i].wake);
     }
     pthread_mutex_unlock(&p->lock);
     if (done)
@@ -274,7 +310,7 @@ static void meanwhile(struct sl_stage_owner *o, struct sl_stage_call *c) {
     struct sl_pipeline_item *item = c->user;
     if (item->may_be_canceled && h->stopping(h->ctx))
         sl_pipeline_cancel(w->p, item);
-    else if (w->p->n == 1)
+    else if (w->p->n == 1 || w->at_sender)
         h->meanwhile(h->ctx);
 }
 
@@ -319,6 +355,9 @@ static void *stage_main(void *arg) {
             visit_ahead(w, item);
         else
             visit(w, item);
+        pthread_mutex_lock(&w->p->lock);
+        w->busy = false;
+        pthread_mutex_unlock(&w->p->lock);
     }
     (void)!ask_now(w, &(struct sl_stage_ask){.what = SL_STAGE_QUIT}, NULL);
     return NULL;
@@ -416,7 +455,16 @@ void sl_pipeline_send(struct sl_pipeline *p, struct sl_pipeline_item *item) {
     p->n_under_way++;
     item->number = p->n_sent++;
     memset(item->ahead, AHEAD_NOT, sizeof item->ahead);
-    push(&p->workers[0], item);
+    struct worker *first = &p->workers[0];
+    const struct sl_stage *stage = first->stage;
+    if (item->is_brief && p->n_under_way == 1 && is_free(first) && stage->ops->on_any_thread &&
+        stage->ops->on_any_thread(stage)) {
+        sl_timeline_as_stage(0);
+        visit_here(first, item, true);
+        sl_timeline_as_steps();
+    } else {
+        push(first, item);
+    }
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -433,6 +481,32 @@ void sl_pipeline_cancel(struct sl_pipeline *p, struct sl_pipeline_item *item) {
 bool sl_pipeline_done(struct sl_pipeline *p, const struct sl_pipeline_item *item) {
     (void)p;
     return has_passed(item);
+}
+
+bool sl_pipeline_attend(struct sl_pipeline *p, const struct sl_pipeline_item *item,
+                        uint64_t until_ns) {
+    pthread_mutex_lock(&p->lock);
+    bool could = p->nudged || !item->n_left;
+    struct sl_stage *s = could ? NULL : p->workers[p->n - item->n_left].stage;
+    if (s && s->ops->attend) {
+        p->attended = s;
+        pthread_mutex_unlock(&p->lock);
+        could = s->ops->attend(s, until_ns);
+        pthread_mutex_lock(&p->lock);
+        p->attended = NULL;
+    }
+    p->nudged = false;
+    pthread_mutex_unlock(&p->lock);
+    return could;
+}
+
+void sl_pipeline_nudge(struct sl_pipeline *p) {
+    pthread_mutex_lock(&p->lock);
+    struct sl_stage *s = p->attended;
+    p->nudged = true;
+    pthread_mutex_unlock(&p->lock);
+    if (s)
+        s->ops->nudge(s);
 }
 
 void sl_pipeline_look_out(struct sl_pipeline *p, const struct sl_pipeline_item *item) {

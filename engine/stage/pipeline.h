@@ -6,12 +6,19 @@
  * experts, its heat) go the same way, so whatever is sent later finds every stage as the earlier
  * left it. With one stage there is no thread: what is sent has been answered when send returns.
  *
+ * Waking a thread takes as long as a hand-over between machines does, so a brief step is not given
+ * to one where it need not be: whoever ends a stage's part of it sends it on to a stage that only
+ * takes it over (sl_stage_ops.posts), and if it has the pipeline to itself, its sender computes the
+ * first stage's part, if that stage may be asked from there. Both only while the stage's thread has
+ * nothing to do, so that the order remains.
+ *
  * A stage of this process does its work on that thread, which owns its device, its reader and all
  * that depends on them. While nothing is under way the thread has it read experts in the
  * background.
  *
- * Threads: any may call sl_pipeline_cancel; the rest is for the scheduler's, open and close also
- * for the thread that creates and destroys the engine, while the scheduler does not run. */
+ * Threads: any may call sl_pipeline_cancel and nudge; the rest is for the scheduler's, open and
+ * close also for the thread that creates and destroys the engine, while the scheduler does not run.
+ */
 #ifndef SL_ENGINE_PIPELINE_H
 #define SL_ENGINE_PIPELINE_H
 
@@ -34,6 +41,7 @@ struct sl_pipeline_item {
     void (*answered)(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_metrics *shown);
     struct sl_stage_call *calls; /* [n_stages] */
     bool may_be_canceled;        /* also by the engine's end */
+    bool is_brief;               /* all its calls are SL_STAGE_STEP, of few generated rows */
     /* The pipeline's. */
     struct sl_pipeline *pipeline;
     struct sl_pipeline_item *next;
@@ -48,8 +56,8 @@ struct sl_pipeline_item {
 struct sl_pipeline_hooks {
     /* On a stage's thread, when an item is done and after reading in the background. */
     void (*arrived)(void *ctx);
-    /* On the scheduler's, where that runs the only stage: between layers, and while it waits for
-     * the disk. */
+    /* On the scheduler's, where that runs the only stage, or the first one's part of a brief step:
+     * between layers, and while it waits for the disk. */
     void (*meanwhile)(void *ctx);
     /* Any thread. The engine is about to end: items that may be canceled are. */
     bool (*stopping)(void *ctx);
@@ -75,6 +83,12 @@ void sl_pipeline_send(struct sl_pipeline *p, struct sl_pipeline_item *item);
 void sl_pipeline_cancel(struct sl_pipeline *p, struct sl_pipeline_item *item);
 bool sl_pipeline_done(struct sl_pipeline *p, const struct sl_pipeline_item *item);
 void sl_pipeline_wait(struct sl_pipeline *p, const struct sl_pipeline_item *item);
+/* As sl_stage_ops.attend, of the stage at which the item is, if it can be: for who would wait for
+ * it and for other things, which nudge. False: it cannot be. */
+bool sl_pipeline_attend(struct sl_pipeline *p, const struct sl_pipeline_item *item,
+                        uint64_t until_ns);
+/* Whoever attends, or is about to, returns. Any thread. */
+void sl_pipeline_nudge(struct sl_pipeline *p);
 /* Spins for a moment until it is done, where there are CPUs to spare: a step of one token takes
  * less than a millisecond on a fast device, and waking up takes a good part of that. */
 void sl_pipeline_look_out(struct sl_pipeline *p, const struct sl_pipeline_item *item);

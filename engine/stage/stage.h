@@ -250,6 +250,18 @@ struct sl_stage_ops {
     bool (*clock_offset)(struct sl_stage *s, int64_t *out_ns);
     /* No row of its steps can fail, as all its experts are resident. NULL: one may. */
     bool (*loses_none)(const struct sl_stage *s);
+    /* Sending it a step hands the step over, and neither computes nor waits: whoever has the step
+     * may do that in passing. */
+    bool posts;
+    /* One thread's calls may follow another's: nothing of the stage belongs to a thread, and it
+     * reads nothing in the background. NULL: false. Any thread. */
+    bool (*on_any_thread)(const struct sl_stage *s);
+    /* Has the caller's thread take what comes of the stage's answers, in place of one that would
+     * have to be woken for it, until something has come, it is nudged, or until_ns (UINT64_MAX:
+     * without end). Calls are answered meanwhile. False: it cannot be. Not while a lock is
+     * held that an answer may need. NULL: never. */
+    bool (*attend)(struct sl_stage *s, uint64_t until_ns);
+    void (*nudge)(struct sl_stage *s); /* any thread */
     /* Calls with SL_SENT_LATER may be sent, and send returns before they are answered. NULL: false
      * for callers that bring the rows after send has returned. Any thread. */
     bool (*begins_ahead)(const struct sl_stage *s);

@@ -423,8 +423,16 @@ static bool loses_none(const struct sl_stage *stage) {
     return !s->store && !s->tables;
 }
 
+/* Reads belong to the thread that began them, and some drivers' contexts to the one that uses them.
+ */
+static bool on_any_thread(const struct sl_stage *stage) {
+    const struct sl_stage_local *s = (const struct sl_stage_local *)(const void *)stage;
+    return loses_none(stage) && s->dev->caps.kind == SL_DEVICE_HOST;
+}
+
 static const struct sl_stage_ops ops = {.send = send_to,
                                         .close = let_go,
                                         .loses_none = loses_none,
+                                        .on_any_thread = on_any_thread,
                                         .rows = sl_stage_local_rows,
                                         .place = sl_stage_local_place};

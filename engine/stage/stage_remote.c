@@ -413,12 +413,26 @@ static bool begins_ahead(const struct sl_stage *stage) {
     return atomic_load(&((const struct sl_stage_remote *)(const void *)stage)->begins_ahead);
 }
 
+static bool attend(struct sl_stage *stage, uint64_t until_ns) {
+    struct sl_stage_carrier *c = remote_of(stage)->carrier;
+    return c->attend && c->attend(c, NULL, NULL, until_ns);
+}
+
+static void nudge(struct sl_stage *stage) {
+    struct sl_stage_carrier *c = remote_of(stage)->carrier;
+    if (c->nudge)
+        c->nudge(c);
+}
+
 static const struct sl_stage_ops ops = {.send = send_ask,
                                         .cancel = cancel_ask,
                                         .close = close_remote,
                                         .clock_offset = clock_offset,
                                         .loses_none = loses_none,
                                         .begins_ahead = begins_ahead,
+                                        .posts = true,
+                                        .attend = attend,
+                                        .nudge = nudge,
                                         .rows = send_rows};
 
 static size_t rows_room(const struct sl_message_limits *l) {

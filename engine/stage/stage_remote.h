@@ -21,6 +21,14 @@ struct sl_stage_carrier {
     void (*closed)(struct sl_stage_carrier *c);
     /* As sl_stage_ops.clock_offset. NULL: never known. */
     bool (*clock_offset)(struct sl_stage_carrier *c, int64_t *out_ns);
+    /* Has the caller's thread take what comes, in place of the carrier's, until something has come,
+     * it is nudged, or until_ns (UINT64_MAX: without end). ready (NULL: never) is asked once, when
+     * nothing can come any more without ending this: has it come already? False: there is nothing
+     * that it could come from, or somebody else attends. NULL: that is always so. */
+    bool (*attend)(struct sl_stage_carrier *c, bool (*ready)(void *what), void *what,
+                   uint64_t until_ns);
+    /* Whoever attends returns, or the next one at once. Any thread. For the end that asks. */
+    void (*nudge)(struct sl_stage_carrier *c);
 };
 
 /* ---- the end that asks ---- */
@@ -30,8 +38,8 @@ struct sl_stage_carrier {
  * background and keeps its heat file on its own, and rows travel with messages. Close it with
  * sl_stage_ops.close when nothing is under way.
  *
- * Threads: as struct sl_stage. received and lost are for one thread, the carrier's, which also
- * answers the calls. */
+ * Threads: as struct sl_stage. received and lost are for one thread at a time, the carrier's or who
+ * attends it, which also answers the calls. */
 struct sl_stage_remote;
 
 /* hello: of the stage at the other end, whose name is not passed on. The carrier is borrowed. */
@@ -76,6 +84,9 @@ uint64_t sl_stage_remote_bytes(const struct sl_message_limits *limits);
 /* Passes the calls that arrive as messages to a stage of this process, one at a time, on a thread
  * of its own. Between calls it has the stage read in the background and save its heat.
  *
+ * While it has nothing to do that thread attends the carrier, if it can: then a request wakes only
+ * that one.
+ *
  * One thread makes all calls of a stage during its life, since reads belong to the thread that
  * began them. So the server stays when the asking end goes, and serves the next one. */
 struct sl_stage_server;
@@ -86,8 +97,8 @@ enum sl_status sl_stage_server_create(const struct sl_message_limits *limits,
                                       struct sl_stage *stage, struct sl_stage_carrier *carrier,
                                       bool looks_out, struct sl_stage_server **out_server,
                                       struct sl_err *err) SL_MUST_CHECK;
-/* Takes a message, on the carrier's thread. SL_ERR_PROTOCOL: the other end may not ask this; the
- * caller closes the connection. */
+/* Takes a message, on the carrier's thread, or on its own that attends. SL_ERR_PROTOCOL: the other
+ * end may not ask this; the caller closes the connection. */
 enum sl_status sl_stage_server_received(struct sl_stage_server *s, const uint8_t *bytes, size_t n,
                                         struct sl_err *err) SL_MUST_CHECK;
 /* The asking end is gone and sends nothing more: cancels the call under way and drops those that

@@ -143,6 +143,24 @@ static bool has_more(const void *server) {
     return atomic_load_explicit(&s->n_received, memory_order_acquire) != s->n_seen;
 }
 
+static bool has_work(void *server) {
+    struct sl_stage_server *s = server;
+    pthread_mutex_lock(&s->lock);
+    bool has = s->n_queued || s->quit;
+    pthread_mutex_unlock(&s->lock);
+    return has;
+}
+
+/* Takes what comes here and now. Under the lock, which is open meanwhile. False: it cannot. */
+static bool attend(struct sl_stage_server *s, uint64_t until_ns) {
+    if (!s->carrier->attend)
+        return false;
+    pthread_mutex_unlock(&s->lock);
+    bool could = s->carrier->attend(s->carrier, has_work, s, until_ns);
+    pthread_mutex_lock(&s->lock);
+    return could || s->n_queued || s->quit;
+}
+
 /* NULL at the end. */
 static struct slot *next_call(struct sl_stage_server *s) {
     pthread_mutex_lock(&s->lock);
@@ -155,10 +173,11 @@ static struct slot *next_call(struct sl_stage_server *s) {
     }
     s->idle_since_ns = sl_now_ns();
     while (!s->n_queued && !s->quit) {
-        if (use_idle_time(s))
+        uint64_t until_ns = s->heat_unsaved ? sl_now_ns() + HEAT_IDLE_NS : UINT64_MAX;
+        if (use_idle_time(s) || attend(s, until_ns))
             continue;
         if (s->heat_unsaved)
-            sl_cond_wait_until(&s->wake, &s->lock, sl_now_ns() + HEAT_IDLE_NS);
+            sl_cond_wait_until(&s->wake, &s->lock, until_ns);
         else
             pthread_cond_wait(&s->wake, &s->lock);
     }

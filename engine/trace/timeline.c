@@ -317,6 +317,14 @@ void sl_timeline_stage(struct sl_timeline *t, uint32_t i) {
     pthread_mutex_unlock(&t->lock);
 }
 
+void sl_timeline_as_stage(uint32_t i) {
+    own_track = TRACK_STAGES + (uint64_t)i;
+}
+
+void sl_timeline_as_steps(void) {
+    own_track = TRACK_STEPS;
+}
+
 static void name_process(struct sl_timeline *t, uint64_t process, const char *name) {
     char sound[NAME_BYTES];
     size_t n = 0;

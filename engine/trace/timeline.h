@@ -48,6 +48,9 @@ void sl_timeline_close(struct sl_timeline **timeline);
 /* The calling thread's spans from now on go to a track of stage i; until then, and for good where a
  * model has one stage, to that of the steps. */
 void sl_timeline_stage(struct sl_timeline *t, uint32_t i);
+/* The same for a while, of the scheduler's thread; and no longer. */
+void sl_timeline_as_stage(uint32_t i);
+void sl_timeline_as_steps(void);
 /* A stage, numbered from 0, is on another machine: a lane of that number, from 0, with that name.
  * What the name has of quotes, backslashes and control characters is replaced. */
 void sl_timeline_machine(struct sl_timeline *t, uint32_t stage, uint32_t machine, const char *name);

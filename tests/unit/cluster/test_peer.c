@@ -1,5 +1,5 @@
-/* A worker that its coordinator waits for in vain: it is alive, and its loading comes no further.
- */
+/* A worker that its coordinator waits for in vain: its loading comes no further, or it is left
+ * while somebody attends it. */
 #include "cluster/peer.h"
 
 #include "common/clock.h"
@@ -68,51 +68,123 @@ static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
     sem_post(&worker.started);
 }
 
-static void test_loading_that_comes_no_further(void **state) {
+struct meeting {
+    struct sl_setup_model files;
+    struct sl_listener *listener;
+    struct sl_peer p;
+    char folder[32], at[64];
+    atomic_bool cancel;
+};
+
+static void open_meeting(struct meeting *m) {
     const struct sl_link_config links = {.heartbeat_ns = SECOND_NS / 20,
                                          .silence_ns = LONG_NS,
                                          .max_payload_bytes = SL_SETUP_MAX_BYTES,
                                          .queue_bytes = 4 * SL_SETUP_MAX_BYTES};
-    const struct sl_setup_model files = {.content = CONTENT};
-    struct sl_listener *listener;
-    struct sl_peer p;
     struct sl_err err;
-    char folder[] = "/tmp/sluice-peer-XXXXXX", at[64];
-    atomic_bool cancel = false;
-    (void)state;
-    assert_non_null(mkdtemp(folder));
-    snprintf(at, sizeof at, "unix:%s/s", folder);
+    *m = (struct meeting){.files.content = CONTENT, .folder = "/tmp/sluice-peer-XXXXXX"};
+    assert_non_null(mkdtemp(m->folder));
+    snprintf(m->at, sizeof m->at, "unix:%s/s", m->folder);
     worker.listens.accepted = was_accepted;
     sem_init(&worker.started, 0, 0);
-    assert_int_equal(sl_listener_open(at, &links, &worker.listens, &listener, &err), SL_OK);
-    sl_peer_init(&p, at, NULL, &files, NULL, &cancel);
+    assert_int_equal(sl_listener_open(m->at, &links, &worker.listens, &m->listener, &err), SL_OK);
+    sl_peer_init(&m->p, m->at, NULL, &m->files, NULL, &m->cancel);
+}
+
+/* Its end of the link that its coordinator has left. */
+static void close_worker(void) {
+    while (sem_wait(&worker.started) != 0)
+        ;
+    sl_link_close(worker.link, 0);
+}
+
+static void close_meeting(struct meeting *m) {
+    sl_peer_release(&m->p);
+    sl_listener_close(m->listener);
+    unlink(m->at + 5);
+    rmdir(m->folder);
+}
+
+static void test_loading_that_comes_no_further(void **state) {
+    struct meeting m;
+    struct sl_peer *p = &m.p;
+    struct sl_err err;
+    (void)state;
+    open_meeting(&m);
     for (worker.n_words = 0; worker.n_words < 2; worker.n_words++) {
-        assert_int_equal(sl_peer_meet(&p, LONG_NS, &err), SL_OK);
-        assert_int_equal(p.offer.n_devices, 1);
-        assert_int_equal(sl_peer_send_load(&p, &err), SL_OK);
+        assert_int_equal(sl_peer_meet(p, LONG_NS, &err), SL_OK);
+        assert_int_equal(p->offer.n_devices, 1);
+        assert_int_equal(sl_peer_send_load(p, &err), SL_OK);
         uint64_t before_ns = sl_now_ns();
-        assert_int_equal(sl_peer_watch_load(&p, STUCK_NS, NULL, &err), SL_ERR_PEER_LOST);
+        assert_int_equal(sl_peer_watch_load(p, STUCK_NS, NULL, &err), SL_ERR_PEER_LOST);
         assert_true(sl_now_ns() - before_ns >= STUCK_NS);
         assert_true(sl_now_ns() - before_ns < LONG_NS / 2);
-        assert_non_null(strstr(err.text, at));
+        assert_non_null(strstr(err.text, m.at));
         assert_non_null(strstr(err.text, "has loaded nothing for"));
         assert_non_null(strstr(err.text, worker.n_words ? "1.0 of 10.0 MiB" : "0.0 of 0.0 MiB"));
-        assert_int_equal(p.lost, SL_OK); /* its link is as alive as before */
-        sl_peer_leave(&p);
-        while (sem_wait(&worker.started) != 0)
-            ;
-        sl_link_close(worker.link, 0);
+        assert_int_equal(p->lost, SL_OK); /* its link is as alive as before */
+        sl_peer_leave(p);
+        close_worker();
     }
     assert_int_equal(worker.n_loads, 2);
-    sl_peer_release(&p);
-    sl_listener_close(listener);
-    unlink(at + 5);
-    rmdir(folder);
+    close_meeting(&m);
+}
+
+struct attendant {
+    struct sl_stage_carrier *carrier;
+    pthread_t thread;
+    atomic_uint n_times;
+};
+
+static void *attend(void *arg) {
+    struct attendant *a = arg;
+    while (a->carrier->attend(a->carrier, NULL, NULL, sl_now_ns() + LONG_NS))
+        atomic_fetch_add(&a->n_times, 1);
+    return NULL;
+}
+
+static void wait_until_attended(struct sl_peer *p) {
+    for (bool is = false; !is; usleep(100)) {
+        pthread_mutex_lock(&p->link_lock);
+        is = p->attended;
+        pthread_mutex_unlock(&p->link_lock);
+    }
+}
+
+/* Whoever attends one returns when he is nudged, and for good before its link is closed. Nobody can
+ * attend one that is left, or that carries nothing yet. */
+static void test_left_while_attended(void **state) {
+    struct meeting m;
+    struct sl_err err;
+    (void)state;
+    open_meeting(&m);
+    for (uint32_t i = 0; i < 20; i++) {
+        struct attendant a = {.carrier = sl_peer_port(&m.p, 0)};
+        uint64_t before_ns = sl_now_ns();
+        assert_int_equal(sl_peer_meet(&m.p, LONG_NS, &err), SL_OK);
+        assert_false(a.carrier->attend(a.carrier, NULL, NULL, before_ns + LONG_NS));
+        sl_peer_carry(&m.p);
+        assert_int_equal(pthread_create(&a.thread, NULL, attend, &a), 0);
+        if (i % 2)
+            wait_until_attended(&m.p);
+        while (!a.n_times && i % 4 == 3) {
+            a.carrier->nudge(a.carrier);
+            usleep(100);
+        }
+        sl_peer_leave(&m.p);
+        pthread_join(a.thread, NULL);
+        assert_false(a.carrier->attend(a.carrier, NULL, NULL, before_ns + LONG_NS));
+        a.carrier->nudge(a.carrier); /* nobody */
+        assert_true(sl_now_ns() - before_ns < LONG_NS / 2);
+        close_worker();
+    }
+    close_meeting(&m);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loading_that_comes_no_further),
+        cmocka_unit_test(test_left_while_attended),
     };
     sl_log_set_level(SL_LOG_ERROR);
     cmocka_set_message_output(CM_OUTPUT_TAP);

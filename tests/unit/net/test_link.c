@@ -16,6 +16,8 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -40,6 +42,9 @@ struct end {
     uint32_t n_frames, n_lost;
     uint64_t sum; /* of what came */
     bool echoes, refuses;
+    sem_t *until; /* what comes is with the owner till then */
+    atomic_bool is_with_owner;
+    pthread_t by; /* who received the last frame */
     enum sl_status lost;
     struct sl_err why;
 };
@@ -52,12 +57,18 @@ static uint8_t byte_of(uint32_t frame, size_t i) {
 static enum sl_status was_received(struct sl_link_owner *o, struct sl_link *l,
                                    const struct sl_frame *f, struct sl_err *err) {
     struct end *e = (struct end *)(void *)o;
+    if (e->until) {
+        atomic_store(&e->is_with_owner, true);
+        while (sem_wait(e->until) != 0)
+            ;
+    }
     pthread_mutex_lock(&e->lock);
     uint32_t frame = e->n_frames++;
     bool same = true;
     for (size_t i = 0; i < f->n && same; i++)
         same = f->bytes[i] == byte_of(frame, i);
     e->sum += f->n;
+    e->by = pthread_self();
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
     const struct sl_bytes_part part = {f->bytes, f->n};
@@ -141,7 +152,7 @@ static struct sl_net_key *new_key(void) {
 }
 
 /* Listens: with or without a key, on loopback or on a UNIX socket. */
-static void room_init(struct room *r, bool keyed, bool tcp) {
+static void room_init_beating(struct room *r, bool keyed, bool tcp, uint64_t heartbeat_ns) {
     char address[128];
     struct sl_err err;
     memset(r, 0, sizeof *r);
@@ -152,7 +163,7 @@ static void room_init(struct room *r, bool keyed, bool tcp) {
     r->key = keyed ? new_key() : NULL;
     r->config = (struct sl_link_config){.key = r->key,
                                         .connect_ns = LONG_NS,
-                                        .heartbeat_ns = 5000000,
+                                        .heartbeat_ns = heartbeat_ns,
                                         .silence_ns = LONG_NS,
                                         .max_payload_bytes = MAX_SENT,
                                         .queue_bytes = 3 * MAX_SENT};
@@ -162,6 +173,15 @@ static void room_init(struct room *r, bool keyed, bool tcp) {
     end_init(&r->far);
     if (sl_listener_open(address, &r->config, &r->owner, &r->listener, &err) != SL_OK)
         fail_msg("%s", err.text);
+}
+
+static void room_init(struct room *r, bool keyed, bool tcp) {
+    room_init_beating(r, keyed, tcp, 5000000);
+}
+
+/* No heartbeat wakes a link's thread that has missed something. */
+static void room_init_quiet(struct room *r, bool keyed, bool tcp) {
+    room_init_beating(r, keyed, tcp, 2 * LONG_NS);
 }
 
 static void room_join_by(struct room *r, const char *address) {
@@ -256,6 +276,286 @@ static void clocks_are_compared(void **state) {
     room_release(&r);
 }
 
+/* ---- who attends ---- */
+
+/* Attends in a thread of its own until it is over. */
+struct attendant {
+    struct sl_link *link;
+    pthread_t thread;
+    atomic_bool over;
+    atomic_uint n_times, n_refused;
+    bool once;
+};
+
+static void *attend(void *arg) {
+    struct attendant *a = arg;
+    do
+        if (sl_link_attend(a->link, NULL, NULL, sl_now_ns() + LONG_NS))
+            atomic_fetch_add(&a->n_times, 1);
+        else if (atomic_fetch_add(&a->n_refused, 1))
+            sched_yield();
+    while (!atomic_load(&a->over) && !(a->once && atomic_load(&a->n_times)));
+    return NULL;
+}
+
+static void attendant_init(struct attendant *a, struct sl_link *l, bool once) {
+    *a = (struct attendant){.link = l, .once = once};
+    assert_int_equal(pthread_create(&a->thread, NULL, attend, a), 0);
+}
+
+static void wait_until_attended(struct sl_link *l) {
+    while (sl_link_attend(l, NULL, NULL, 0))
+        sched_yield();
+}
+
+static void attendant_release(struct attendant *a) {
+    atomic_store(&a->over, true);
+    sl_link_nudge(a->link);
+    pthread_join(a->thread, NULL);
+}
+
+/* Who attends receives, unless the link's thread was at it just then; which does again afterwards.
+ */
+static void who_attends_receives(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        struct room r;
+        bool received = false;
+        uint32_t n = 0;
+        room_init_quiet(&r, i & 1, i & 2);
+        room_join(&r);
+        while (!received && n < 200) {
+            struct attendant a;
+            attendant_init(&a, r.far.link, true);
+            wait_until_attended(r.far.link);
+            assert_int_equal(send_one(r.near.link, n++, 70001), SL_OK);
+            wait_for(&r.far, n);
+            pthread_join(a.thread, NULL);
+            assert_int_equal(r.far.n_frames, n);
+            received = pthread_equal(r.far.by, a.thread);
+        }
+        assert_true(received);
+        assert_int_equal(send_one(r.near.link, n, 70001), SL_OK);
+        wait_for(&r.far, n + 1);
+        assert_int_equal(r.far.n_frames, n + 1);
+        assert_int_equal(times_lost(&r.far) + times_lost(&r.near), 0);
+        room_release(&r);
+    }
+}
+
+/* A caller that has looked, and asks again when it can miss nothing any more. */
+static bool comes_before(void *room) {
+    struct room *r = room;
+    return r->far.n_frames == 0;
+}
+
+/* Callers wait for what the other thread may have received just before: none waits for ever. */
+struct waiter {
+    struct room *r;
+    uint32_t want;
+};
+
+static bool has_come(void *waiter) {
+    struct waiter *w = waiter;
+    pthread_mutex_lock(&w->r->far.lock);
+    bool has = w->r->far.n_frames >= w->want;
+    pthread_mutex_unlock(&w->r->far.lock);
+    return has;
+}
+
+static void nothing_is_missed(void **state) {
+    (void)state;
+    struct room r;
+    room_init_quiet(&r, true, true);
+    room_join(&r);
+    uint64_t start = sl_now_ns();
+    for (uint32_t i = 0; i < BY_BUILD(3000u, 500u, 300u); i++) {
+        struct waiter w = {&r, i + 1};
+        assert_int_equal(send_one(r.near.link, i, 40 + i % 700), SL_OK);
+        for (uint32_t spin = 0; spin < i % 64 * 100; spin++) /* by then it may be on its way */
+            __asm__ volatile("");
+        while (!has_come(&w))
+            assert_true(sl_link_attend(r.far.link, has_come, &w, start + 10 * LONG_NS));
+    }
+    assert_true(sl_now_ns() < start + LONG_NS);
+    room_release(&r);
+}
+
+/* The link's thread is still passing a frame on while somebody begins to attend. */
+static bool the_owner_goes_on(void *room) {
+    struct room *r = room;
+    sem_post(r->far.until);
+    return false;
+}
+
+static void nor_is_what_is_being_passed_on(void **state) {
+    (void)state;
+    struct room r;
+    sem_t until;
+    sem_init(&until, 0, 0);
+    room_init_quiet(&r, true, true);
+    r.far.until = &until;
+    room_join(&r);
+    uint64_t start = sl_now_ns();
+    assert_int_equal(send_one(r.near.link, 0, 100), SL_OK);
+    while (!r.far.is_with_owner)
+        sched_yield();
+    assert_true(sl_link_attend(r.far.link, the_owner_goes_on, &r, start + LONG_NS));
+    assert_true(sl_now_ns() < start + LONG_NS / 2);
+    assert_int_equal(r.far.n_frames, 1);
+    room_release(&r);
+    sem_destroy(&until);
+}
+
+/* What the socket had no room for goes out while nobody sends more, whoever attends. */
+static void the_rest_is_sent(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        struct room r;
+        struct attendant a;
+        room_init_quiet(&r, i & 1, false);
+        room_join(&r);
+        if (i & 2)
+            attendant_init(&a, r.near.link, false);
+        for (uint32_t k = 0; k < 2; k++)
+            assert_int_equal(send_one(r.near.link, k, MAX_SENT), SL_OK);
+        wait_for(&r.far, 2);
+        assert_int_equal(r.far.n_frames, 2);
+        if (i & 2)
+            attendant_release(&a);
+        room_release(&r);
+    }
+}
+
+/* What happens as soon as somebody attends. */
+static bool two_come(void *room) {
+    struct room *r = room;
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(send_one(r->near.link, i, 100), SL_OK);
+    return false;
+}
+
+static bool it_has_come(void *room) {
+    (void)room;
+    return true;
+}
+
+/* Who leaves leaves the rest to the link's thread: what he has read already, and what comes. */
+static void the_rest_is_received(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 8; i++) {
+        struct room r;
+        room_init_quiet(&r, i & 1, i & 2);
+        room_join(&r);
+        usleep(i & 4 ? 1000 : 0); /* its thread waits by then */
+        assert_true(sl_link_attend(r.far.link, two_come, &r, sl_now_ns() + LONG_NS));
+        wait_for(&r.far, 2);
+        assert_int_equal(r.far.n_frames, 2);
+        assert_true(sl_link_attend(r.far.link, it_has_come, NULL, sl_now_ns() + LONG_NS));
+        assert_int_equal(send_one(r.near.link, 2, 100), SL_OK);
+        wait_for(&r.far, 3);
+        assert_int_equal(r.far.n_frames, 3);
+        room_release(&r);
+    }
+}
+
+/* It returns when it is to, having received nothing. */
+static void who_attends_may_leave(void **state) {
+    (void)state;
+    struct room r;
+    struct attendant a;
+    room_init(&r, true, true);
+    room_join(&r);
+    uint64_t start = sl_now_ns();
+    assert_true(sl_link_attend(r.far.link, NULL, NULL, start + 20000000)); /* some heartbeats */
+    assert_true(sl_now_ns() >= start + 20000000);
+    attendant_init(&a, r.far.link, true);
+    wait_until_attended(r.far.link);
+    sl_link_nudge(r.far.link);
+    pthread_join(a.thread, NULL);
+    sl_link_nudge(r.far.link); /* one that comes late is not lost */
+    assert_true(sl_link_attend(r.far.link, NULL, NULL, sl_now_ns() + LONG_NS));
+    assert_int_equal(r.far.n_frames, 0);
+    /* What the link's thread has received while it begins. */
+    assert_true(sl_link_attend(r.far.link, comes_before, &r, sl_now_ns() + LONG_NS));
+    room_release(&r);
+}
+
+/* Frames of all sizes, both ways, keep their order while threads come and leave at both ends. */
+static void frames_keep_their_order(void **state) {
+    (void)state;
+    static const size_t sizes[] = {0, 1, 8192, 40, 70001, 33, MAX_SENT};
+    uint32_t n = BY_BUILD(400, 100, 60);
+    struct room r;
+    struct attendant a[4];
+    room_init_quiet(&r, true, true);
+    r.far.echoes = true;
+    room_join(&r);
+    for (uint32_t i = 0; i < 4; i++)
+        attendant_init(&a[i], i % 2 ? r.near.link : r.far.link, false);
+    for (uint32_t i = 0; i < n; i++) {
+        enum sl_status status;
+        while ((status = send_one(r.near.link, i, sizes[i % 7])) == SL_AGAIN)
+            usleep(100);
+        assert_int_equal(status, SL_OK);
+        if (i % 5 == 0)
+            sl_link_nudge(i % 2 ? r.near.link : r.far.link);
+        if (i % 3 == 0) /* one at a time too */
+            wait_for(&r.near, i + 1);
+    }
+    wait_for(&r.far, n);
+    wait_for(&r.near, n);
+    assert_int_equal(times_lost(&r.far) + times_lost(&r.near), 0);
+    for (uint32_t i = 0; i < 4; i++)
+        attendant_release(&a[i]);
+    assert_int_equal(r.near.n_frames, n);
+    assert_true(atomic_load(&a[0].n_times) + atomic_load(&a[2].n_times) > 0);
+    room_release(&r);
+}
+
+/* However a link ends: who attends it returns, it is said once, and nobody can attend any more. */
+static void who_attends_sees_the_end(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        struct room r;
+        struct attendant a;
+        uint64_t start = sl_now_ns();
+        room_init_quiet(&r, true, true);
+        r.far.refuses = true;
+        if (i == 2) { /* neither says anything */
+            sl_listener_close(r.listener);
+            struct sl_err err;
+            r.config.silence_ns = 200000000;
+            assert_int_equal(
+                sl_listener_open("127.0.0.1:0", &r.config, &r.owner, &r.listener, &err), SL_OK);
+            r.config.silence_ns = LONG_NS;
+        }
+        room_join(&r);
+        attendant_init(&a, r.far.link, true);
+        if (i < 2)
+            wait_until_attended(r.far.link);
+        if (i == 0)
+            sl_link_close(r.near.link, 0);
+        if (i == 0)
+            r.near.link = NULL;
+        if (i == 1)
+            assert_int_equal(send_one(r.near.link, 0, 10), SL_OK);
+        wait_for(&r.far, UINT32_MAX);
+        while (!a.n_refused) { /* he has heard of it */
+            assert_true(sl_now_ns() < start + LONG_NS);
+            usleep(100);
+        }
+        attendant_release(&a);
+        assert_int_equal(times_lost(&r.far), 1);
+        assert_int_equal(r.far.lost, i == 1 ? SL_ERR_PROTOCOL : SL_ERR_PEER_LOST);
+        if (i) /* else sending may notice it first */
+            assert_non_null(strstr(r.far.why.text, i == 1 ? "no sense" : "nothing has come"));
+        assert_false(sl_link_attend(r.far.link, NULL, NULL, sl_now_ns() + LONG_NS));
+        room_release(&r);
+        assert_int_equal(times_lost(&r.far), 1);
+    }
+}
+
 /* ---- who goes ---- */
 
 static void who_goes_is_noticed_once(void **state) {
@@ -329,6 +629,47 @@ static struct sl_transport *connect_proven(const struct room *r) {
     if (status != SL_OK)
         fail_msg("%s", err.text);
     return t;
+}
+
+struct flood {
+    struct room r;
+    struct sl_transport *to;
+};
+
+/* More heartbeats than he can answer, and a frame behind them; and he is to leave. */
+static bool a_flood_comes(void *flood) {
+    enum { N = 1000, BYTES = SL_FRAME_HEAD_BYTES + 8 };
+    struct flood *f = flood;
+    uint8_t bytes[(N + 1) * BYTES] = {0};
+    struct sl_err err;
+    size_t n = 0;
+    for (uint32_t i = 0; i <= N; i++) {
+        uint16_t type = i < N ? SL_FRAME_HEARTBEAT : SL_FRAME_CALL;
+        sl_frame_put_head(&(struct sl_frame_head){type, 3, i + 1, i < N ? 8 : 0},
+                          bytes + i * BYTES);
+    }
+    assert_int_equal(sl_transport_write(f->to, bytes, sizeof bytes - 8, &n, &err), SL_OK);
+    assert_int_equal(n, sizeof bytes - 8);
+    sl_link_nudge(f->r.far.link);
+    return false;
+}
+
+static void who_attends_may_leave_a_flood(void **state) {
+    (void)state;
+    struct flood f;
+    room_init_quiet(&f.r, false, false);
+    f.to = connect_proven(&f.r);
+    pthread_mutex_lock(&f.r.lock);
+    while (!f.r.n_accepted)
+        pthread_cond_wait(&f.r.changed, &f.r.lock);
+    pthread_mutex_unlock(&f.r.lock);
+    usleep(1000); /* its thread waits by then */
+    assert_true(sl_link_attend(f.r.far.link, a_flood_comes, &f, sl_now_ns() + LONG_NS));
+    wait_for(&f.r.far, 1);
+    assert_int_equal(f.r.far.n_frames, 1);
+    assert_false(pthread_equal(f.r.far.by, pthread_self()));
+    sl_transport_close(&f.to);
+    room_release(&f.r);
 }
 
 static void lies_end_the_link(void **state) {
@@ -647,9 +988,18 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_come_back),
         cmocka_unit_test(clocks_are_compared),
+        cmocka_unit_test(who_attends_receives),
+        cmocka_unit_test(nothing_is_missed),
+        cmocka_unit_test(nor_is_what_is_being_passed_on),
+        cmocka_unit_test(the_rest_is_received),
+        cmocka_unit_test(the_rest_is_sent),
+        cmocka_unit_test(who_attends_may_leave),
+        cmocka_unit_test(frames_keep_their_order),
+        cmocka_unit_test(who_attends_sees_the_end),
         cmocka_unit_test(who_goes_is_noticed_once),
         cmocka_unit_test(who_makes_no_sense_is_left),
         cmocka_unit_test(what_does_not_fit_is_not_sent),
+        cmocka_unit_test(who_attends_may_leave_a_flood),
         cmocka_unit_test(lies_end_the_link),
         cmocka_unit_test(silence_is_a_loss),
         cmocka_unit_test(another_key_is_refused),
