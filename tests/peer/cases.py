@@ -214,6 +214,9 @@ CASES = [
     ("deepseek2 f32, yarn", f"--arch deepseek2 {F32} {MOE} {MLA} --q-lora 48 --yarn 32 --yarn-multiplier 0.1 "
      "--ctx 131072 --rope-base 50000 --sigmoid", True, LONG),
     ("deepseek2 f32, yarn without a multiplier", f"--arch deepseek2 {F32} {MOE} {MLA} --q-lora 48 --yarn 4", True, LONG),
+    # As Mistral Large 3's files.
+    ("deepseek2 f32, tempered", f"--arch deepseek2 {F32} {MOE} {MLA} --q-lora 48 --dense-layers 1 --temper 100 --yarn 16 "
+     "--ctx 65536", True, LONG),
     ("deepseek2 f32, 20 heads of 256", f"--arch deepseek2 {F32} {MOE} --heads 20 --head-dim 256 --rotated 64 "
      "--value-dim 256 --latent 512 --q-lora 192 --layers 2 --nextn 1 --sigmoid", True, LONG),
     # More positions than an indexer chooses. So many heads that no score is a sum of nothing but zeros: of equal scores
