@@ -221,7 +221,7 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         c->down = q6;
         return true;
     }
-    if (strcmp(name, "mixtral-8x7b") == 0) {
+    if (strcmp(name, "mixtral-8x7b") == 0 || strcmp(name, "mixtral") == 0) {
         c->arch = "llama";
         c->n_layer = 32;
         c->n_expert = 8;
@@ -302,7 +302,7 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         return true;
     sl_usage_error(
         "synth",
-        "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b, "
+        "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral (mixtral-8x7b), "
         "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
         "deepseek-v3, deepseek-v3.2, deepseek-v4-flash, kimi-k2, glm-4.7-flash, glm-5.2, "
         "gemma4-26b, llama4-scout, "

@@ -17,7 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 README = os.path.join(ROOT, "README.md")
 # Name, preset; the presets have the tensor types of the usual files (Q4_K_M and alike).
 MODELS = [("Qwen3-30B-A3B", "qwen3-30b-a3b"), ("Qwen3.5-35B-A3B", "qwen3.5-35b-a3b"), ("GLM-4.7-Flash", "glm-4.7-flash"),
-          ("Gemma-4-26B-A4B", "gemma4-26b"), ("gpt-oss-20b", "gpt-oss-20b"), ("Mixtral-8x7B", "mixtral-8x7b"), ("Qwen3-Next-80B-A3B", "qwen3-next-80b"),
+          ("Gemma-4-26B-A4B", "gemma4-26b"), ("gpt-oss-20b", "gpt-oss-20b"), ("Mixtral-8x7B", "mixtral"), ("Qwen3-Next-80B-A3B", "qwen3-next-80b"),
           ("GLM-4.5-Air", "glm-4.5-air"), ("gpt-oss-120b", "gpt-oss-120b"), ("Llama-4-Scout", "llama4-scout"), ("Qwen3.5-122B-A10B", "qwen3.5-122b-a10b"),
           ("MiniMax-M2", "minimax-m2"), ("DeepSeek-V3", "deepseek-v3"), ("Kimi-K2", "kimi-k2")]
 MACHINES = [["--card", "24GiB", "--ram", "64GiB", "--disk-bandwidth", "6", "--link-bandwidth", "25"],
