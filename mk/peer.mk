@@ -32,10 +32,12 @@ test-peer:
 	  "$(PEER)/tokenizer_splits.py build/release/sluice"
 
 .PHONY: gpu-models
-## make gpu-models          small models of every architecture on a GPU, beside the CPU and in every placement (GPU=cuda:0)
+## make gpu-models          small models of every architecture on a GPU, beside the CPU and in every placement (GPU=cuda:0);
+##                          servers on it: eight requests at once, known texts, and what the next server finds on disk
 gpu-models:
 	@$(MAKE) --no-print-directory MODE=release all
-	tests/run_tap.py --timeout 3600 "tests/gpu/models.py build/release/sluice --device $(or $(GPU),cuda:0)"
+	tests/run_tap.py --timeout 3600 "tests/gpu/models.py build/release/sluice --device $(or $(GPU),cuda:0)" \
+	  "tests/gpu/restarts.py build/release/sluice --device $(or $(GPU),cuda:0)"
 
 # Dequantisation against ggml's, bit for bit.
 build/peer/dequant: $(PEER)/dequant.c $(B)/lib/libsl_backends.a $(B)/lib/libsl_common.a

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""A server on a GPU is killed in the middle of an answer, and the next one finds its texts on disk: for each architecture the
-answer is then the one that was computed, with its experts resident and in as little memory as will do.
+"""A server on a GPU answers eight requests at once as each alone, and a text that it knows as one that is new. It is killed in
+the middle of an answer, and the next one finds its texts on disk: for each architecture the answer is then the one that was
+computed, with its experts resident and in as little memory as will do.
 
 usage: restarts.py SLUICE [--device DEVICE] [--only TEXT]... [--jobs N]
 
 DEVICE: cuda:0 unless said. N jobs at once (4). Prints TAP; all is skipped where there is no such device."""
 import argparse
+import concurrent.futures
 import json
 import os
 import re
@@ -23,7 +25,9 @@ PROMPT = "A river and a stone and a lamp stand in the way of a mill. " * 30
 # The first F32 case of each architecture.
 FIRST = {re.split(r"[ ,]", c[0])[0]: c for c in reversed(CASES) if " f32" in c[0]}
 PAGE = 64
-LONG = 120
+LONG = 300
+MATES = 8
+SHAPE = ["-c", "2048", "--parallel", str(MATES)]
 
 
 class Server:
@@ -32,7 +36,7 @@ class Server:
     def __init__(self, sluice, model, folder, where):
         self.log = os.path.join(folder, "serve.log")
         with open(self.log, "w") as log:
-            self.p = subprocess.Popen([sluice, "serve", "-m", model, "--port", "0", "-c", "2048", "--parallel", "2", "--heat-file", "off",
+            self.p = subprocess.Popen([sluice, "serve", "-m", model, "--port", "0", *SHAPE, "--heat-file", "off",
                                        "--cache-dir", os.path.join(folder, "texts"), "--cache-disk", "64MiB", *where],
                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
@@ -68,11 +72,19 @@ class Server:
             return int(re.search(rb"^sluice_prefix_disk_blocks (\d+)", r.read(), re.M)[1])
 
     def answer(self, **more):
-        """(the text, tokens of the prompt, how many of them were not computed)."""
-        with self.get("/v1/completions", {"prompt": PROMPT, "max_tokens": 40, "temperature": 0, "ignore_eos": True, **more}) as r:
+        """(what was said, and how likely, tokens of the prompt, how many of them were not computed)."""
+        with self.get("/v1/completions", {"prompt": PROMPT, "max_tokens": 40, "temperature": 0, "ignore_eos": True, "logprobs": 5, **more}) as r:
             said = json.loads(r.read())
         usage = said["usage"]
-        return said["choices"][0]["text"], usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
+        return said["choices"], usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
+
+    def mates(self):
+        """Which of eight requests were answered otherwise beside the others than alone."""
+        def ask(i):
+            return self.answer(prompt=PROMPT[7 * i:40 + 150 * i], max_tokens=30 - i, cache_prompt=False)[0]
+        alone = [ask(i) for i in range(MATES)]
+        with concurrent.futures.ThreadPoolExecutor(MATES) as pool:
+            return [i for i, said in enumerate(pool.map(ask, range(MATES))) if said != alone[i]]
 
 
 def one(sluice, device, options, folder):
@@ -85,13 +97,21 @@ def one(sluice, device, options, folder):
         if name == "from disk":
             if "--experts 0" in options or device == "cpu":
                 continue
-            shape = ["-c", "2048", "--parallel", "2"]
-            where[3:] = ["streamed", "--vram", f"{least_vram(sluice, model, device, *shape) + 2}MiB"]
+            where[3:] = ["streamed", "--vram", f"{least_vram(sluice, model, device, *SHAPE) + 2}MiB"]
         with tempfile.TemporaryDirectory(dir=folder) as own:
             with Server(sluice, model, own, where) as s:
                 computed, n_prompt, cached = s.answer(cache_prompt=False)
                 if cached:
                     raise Wrong(f"{name}: {cached} tokens were cached of a text that asked for none")
+                others = s.mates()
+                if others:
+                    raise Wrong(f"{name}: requests {others} of {MATES} at once are answered otherwise than alone")
+                s.answer()
+                said, _, cached = s.answer()
+                if said != computed:
+                    raise Wrong(f"{name}: answered otherwise with {cached} tokens from memory")
+                if cached < PAGE:
+                    raise Wrong(f"{name}: {cached} tokens were found in memory")
                 with s.get("/v1/completions", {"prompt": PROMPT, "max_tokens": 1200, "temperature": 0, "ignore_eos": True, "stream": True}) as r:
                     r.readline()
                     until = time.monotonic() + LONG
