@@ -189,9 +189,9 @@ static enum sl_status render_once(void *ctx, const json_t *messages,
     enum sl_status status = SL_ERR_NOMEM;
     if (more && sl_chat_vars_init(&c->model, messages, NULL, more, true, &vars)) {
         json_t *copy = json_object_get(vars.all, "messages");
-        bool renamed = c->format->syntax == SL_CALL_HARMONY || c->format->thinking;
+        bool renamed = c->format->syntax == SL_CALL_HARMONY || c->format->reasoning_key;
         if (sl_chat_apply_form(&c->model.form, copy) &&
-            (!renamed || sl_tools_thinking(copy, c->format->thinking)))
+            (!renamed || sl_tools_thinking(copy, c->format->reasoning_key)))
             status =
                 sl_template_render_own(c->model.template, vars.all, vars.own, limits, out, err);
     }

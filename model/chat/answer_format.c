@@ -52,6 +52,7 @@ static const struct sign {
     {{"<|tool_call|>"}, "granite"},
     {{"<function_call> "}, "granite-20b-fc"},
     {{"<|function_call|>"}, "gigachat"},
+    {{"<|tool_call:begin|>"}, "solar-open"},
     {{"<tool_call>"}, "hermes"},
     {{"<function=", "</function>"}, "functionary-v3.1"},
     {{[SHOWN] = "[probe(probe_key="}, "pythonic"},
@@ -131,11 +132,11 @@ enum sl_status sl_answer_format_markers(const struct sl_answer_format *f,
                                           "<|constrain|>"};
     /* A closing tag that is a control token is seen whole or not at all. */
     const char *const own[] = {
-        f->think_open,    f->think_close,  f->section_open,   f->section_close,
-        f->call_open,     f->call_close,   f->separator,      f->name_before,
-        f->name_open,     f->name_close,   f->function_close, f->key_open,
-        f->key_close,     f->value_close,  f->quote,          f->content_open,
-        f->content_close, f->answer_close, "[CALL_ID]",       DS("tool" LOW "sep")};
+        f->think_open,       f->think_close,   f->section_open, f->section_close, f->call_open,
+        f->call_close,       f->separator,     f->name_before,  f->name_open,     f->name_close,
+        f->function_close,   f->key_open,      f->key_close,    f->value_close,   f->quote,
+        f->content_open,     f->content_close, f->answer_close, f->id_close,      "[CALL_ID]",
+        DS("tool" LOW "sep")};
     bool is_harmony = f->syntax == SL_CALL_HARMONY;
     const char *const *texts = is_harmony ? harmony : own;
     size_t n = is_harmony ? sizeof harmony / sizeof *harmony : sizeof own / sizeof *own;

@@ -42,6 +42,7 @@ struct sl_answer_format {
     const char *call_open, *call_close;
     const char *separator;      /* NAMED: between name and arguments; LITERAL: opens them */
     const char *name_before;    /* NAMED, LITERAL: in front of the name, no part of it */
+    const char *id_close;       /* NAMED: behind an id of the model's own in front of the name */
     const char *fence;          /* NAMED: between the name and the arguments, and... */
     const char *fence_close;    /* ...behind them: a Markdown code block */
     const char *name_open;      /* TAGGED; NULL: the name follows call_open */
@@ -67,7 +68,7 @@ struct sl_answer_format {
     bool think_calls;           /* call_open ends reasoning too */
     bool one_call;              /* a second call in the same answer cannot be written */
     bool short_ids;             /* ids of calls must be nine letters or digits */
-    bool thinking;              /* its template wants reasoning as `thinking` */
+    const char *reasoning_key;  /* as its template wants it in messages, beside the API's name */
     const char *name_key;       /* JSON: as the model writes it; NULL: "name" */
     const char *id_key;         /* JSON: a number as text that may stand before the name */
     const char *arguments_key;  /* JSON: as the model writes it; both are read */

@@ -101,6 +101,10 @@ static void named_call(struct sl_answer_rules *c, uint32_t i) {
     struct sl_buf *b = c->b;
     sl_buf_printf(b, "sl-call%u ::= ", i);
     sl_answer_put_marker(c, b, f->call_open);
+    if (f->id_close) {
+        sl_buf_puts(b, "[a-zA-Z0-9_-]{1,40} ");
+        sl_answer_put_marker(c, b, f->id_close);
+    }
     sl_answer_put_marker(c, b, f->name_before);
     sl_answer_put_text(b, sl_answer_function_name(c, i));
     if (f->name_before && strcmp(f->name_before, "functions.") == 0)

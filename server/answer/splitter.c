@@ -60,20 +60,20 @@ enum sl_split_match sl_split_find(const struct sl_splitter *s, size_t from, size
     size_t end = s->n < most ? s->n : most;
     for (size_t i = from; i < end; i++) {
         bool maybe = false;
+        size_t longest = 0;
         for (uint32_t k = 0; k < n; k++) {
             if (!markers[k] || sl_split_text(s)[i] != markers[k][0])
                 continue;
             enum sl_split_match m = sl_split_at(s, i, markers[k]);
-            if (m == SL_SPLIT_YES) {
-                *out_at = i;
+            if (m == SL_SPLIT_YES && strlen(markers[k]) > longest) {
+                longest = strlen(markers[k]);
                 *out_which = k;
-                return m;
             }
             maybe = maybe || m == SL_SPLIT_MAYBE;
         }
-        if (maybe) {
+        if (maybe || longest) {
             *out_at = i;
-            return SL_SPLIT_MAYBE;
+            return maybe ? SL_SPLIT_MAYBE : SL_SPLIT_YES;
         }
     }
     *out_at = end;

@@ -117,8 +117,9 @@ enum sl_split_match sl_split_at(const struct sl_splitter *s, size_t at, const ch
  * close what they opened, which is tolerated), and goes on to what comes next. False: more text is
  * needed. */
 bool sl_split_close(struct sl_splitter *s, size_t at, const char *marker);
-/* Finds the first of markers [n] from byte `from` on that starts below byte `most`. YES: *out_at
- * and *out_which; MAYBE: one may begin at *out_at; NO: none below most, *out_at is where to end. */
+/* Finds the first of markers [n] from byte `from` on that starts below byte `most`, of several
+ * there the longest. YES: *out_at and *out_which; MAYBE: one may begin at *out_at; NO: none below
+ * most, *out_at is where to end. */
 enum sl_split_match sl_split_find(const struct sl_splitter *s, size_t from, size_t most,
                                   const char *const *markers, uint32_t n, size_t *out_at,
                                   uint32_t *out_which);

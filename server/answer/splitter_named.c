@@ -27,6 +27,15 @@ static bool name_step(struct sl_splitter *s) {
         s->state = SL_SPLIT_JSON_OPEN; /* the older form */
         return true;
     }
+    if (f->id_close) {
+        enum sl_split_match id =
+            sl_split_find(s, from, from + SL_SPLIT_NAME_BYTES, &f->id_close, 1, &at, &which);
+        if (id == SL_SPLIT_MAYBE || (id == SL_SPLIT_NO && at < from + SL_SPLIT_NAME_BYTES))
+            return false;
+        if (id == SL_SPLIT_NO)
+            return sl_split_call_fail(s);
+        from = at + strlen(f->id_close);
+    }
     enum sl_split_match before = sl_split_at(s, from, f->name_before);
     if (before == SL_SPLIT_MAYBE)
         return false;

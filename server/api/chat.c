@@ -55,8 +55,8 @@ static bool make_vars(const struct sl_exchange *ex, const json_t *body, const js
     json_t *copy = json_object_get(out->all, "messages"); /* to be changed */
     bool ok = sl_chat_apply_form(&v->chat.form, copy) &&
               (!v->format->short_ids || sl_tools_short_ids(copy)) &&
-              ((v->format->syntax != SL_CALL_HARMONY && !v->format->thinking) ||
-               sl_tools_thinking(copy, v->format->thinking));
+              ((v->format->syntax != SL_CALL_HARMONY && !v->format->reasoning_key) ||
+               sl_tools_thinking(copy, v->format->reasoning_key));
     if (ok && json_is_string(effort) && !json_object_get(out->all, "reasoning_effort"))
         ok = json_object_set(out->all, "reasoning_effort", (json_t *)effort) == 0;
     ok = ok && set_thinking(out->all, ex->server->config.thinking);

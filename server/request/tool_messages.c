@@ -178,14 +178,14 @@ bool sl_tools_short_ids(json_t *messages) {
     return ok;
 }
 
-bool sl_tools_thinking(json_t *messages, bool always) {
+bool sl_tools_thinking(json_t *messages, const char *key) {
     bool ok = true;
     for (size_t i = 0; i < json_array_size(messages); i++) {
         json_t *m = json_array_get(messages, i), *thought = json_object_get(m, "reasoning_content");
         bool said = json_string_length(json_object_get(m, "content")) > 0;
         bool calls = !said && json_object_get(m, "tool_calls");
-        if (json_string_length(thought) && (always || calls))
-            ok = ok && json_object_set(m, "thinking", thought) == 0;
+        if (json_string_length(thought) && (key || calls))
+            ok = ok && json_object_set(m, key ? key : "thinking", thought) == 0;
     }
     return ok;
 }

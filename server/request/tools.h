@@ -33,8 +33,8 @@ uint64_t sl_tools_memory_bytes(const json_t *tools);
 bool sl_tools_as_text(json_t *messages, const json_t *tools, bool in_user_message);
 /* Ids of nine letters and digits, which Mistral's templates insist on. */
 bool sl_tools_short_ids(json_t *messages);
-/* Reasoning, before calls alone unless always is set, under the name that gpt-oss' template and
- * some others use. */
-bool sl_tools_thinking(json_t *messages, bool always);
+/* Reasoning under the name that a template has for it; NULL: before calls alone, under the name of
+ * gpt-oss' template. */
+bool sl_tools_thinking(json_t *messages, const char *key);
 
 #endif

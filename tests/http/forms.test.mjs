@@ -101,11 +101,15 @@ const alike = {
   'internlm2': '<|action_start|><|plugin|>\n{"name": "get_weather", "parameters": {"city": "Rome", "days": 2}}<|action_end|>',
   'granite-20b-fc': '<function_call> {"name": "get_weather", "arguments": {"city": "Rome", "days": 2}}',
   'toolace': '[get_weather(city=',
+  'solar-open': '<|tool_call:begin|>call_1<|tool_call:name|>get_weather<|tool_call:args|>{"city": "Rome", "days": 2}<|tool_call:end|>',
 };
 // Templates whose prompts begin the reasoning.
 const begun = ['apriel', 'nemotron-nano-v2'];
 
-async function calls(server, text, thinks) {
+// Templates that show the reasoning before earlier calls, some under names of their own.
+const recall = ['minimax-m3', 'hy3', 'ling3', 'kimi-k3', 'gemma4', 'command-r7b', 'cohere2moe', 'lfm2', 'solar-open'];
+
+async function calls(server, text, thinks, recalls) {
   const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none', maxRetries: 0, timeout: 60000 * patience });
   // Reasoning is free and may take all the room: the template closes it where it can, the server after some tokens.
   const bare = { chat_template_kwargs: { enable_thinking: false }, reasoning_budget: 12, temperature: 1 };
@@ -130,17 +134,18 @@ async function calls(server, text, thinks) {
   }
   assert.ok(made > 0, 'some answer with its calls came to an end');
   const messages = [...question,
-    { role: 'assistant', content: null, tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '{"city": "Rome", "days": 2}' } }] },
+    { role: 'assistant', content: null, reasoning_content: 'Rome, then.', tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '{"city": "Rome", "days": 2}' } }] },
     { role: 'tool', tool_call_id: 'call_1', name: 'get_weather', content: 'sunny' }];
   const { prompt } = await (await server.post('/apply-template', { messages, tools })).json();
   assert.ok(prompt.includes(text) && prompt.includes('sunny'), prompt);
+  assert.equal(prompt.includes('Rome, then.'), recalls, prompt);
 }
 
 for (const [form, text] of Object.entries(patience > 1 ? shown : { ...shown, ...alike }))
   test(`calls in the form of ${form}`, { skip, timeout: 120000 * patience }, async () => {
     const server = await Server.start(['--ctx', '2048'], with_template(form)); // markers are many tokens of this vocabulary
     try {
-      await calls(server, text, begun.includes(form));
+      await calls(server, text, begun.includes(form), recall.includes(form));
     } finally {
       await server.stop();
     }

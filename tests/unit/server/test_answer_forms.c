@@ -55,6 +55,7 @@ static const struct form {
     {OWN, "xlam.jinja", "xlam", false, 2, RICH},
     {OWN, "internlm2.jinja", "internlm2", false, 2, RICH},
     {OWN, "granite-20b-fc.jinja", "granite-20b-fc", false, 2, RICH},
+    {OWN, "solar-open.jinja", "solar-open", true, 2, RICH},
     {OWN, "gigachat.jinja", "gigachat", false, 1, RICH},
     {PUBLISHED, "Apertus-8B-Instruct.jinja", "apertus", true, 2, RICH},
     {PUBLISHED, "ByteDance-Seed-OSS.jinja", "seed-oss", true, 2, SIMPLE},
@@ -95,6 +96,7 @@ static const struct form {
     {PEERS, "meetkai-functionary-medium-v3.1.jinja", "functionary-v3.1", false, 2, RICH},
     {PEERS, "mistralai-Ministral-3-14B-Reasoning-2512.jinja", "mistral-args", true, 2, RICH},
     {PEERS, "poolside-Laguna-XS.2.jinja", "glm", true, 2, RICH},
+    {PEERS, "upstage-Solar-Open-100B.jinja", "solar-open", true, 2, RICH},
     {PEERS, "tencent-Hy3.jinja", "hy3", true, 2, RICH},
 };
 

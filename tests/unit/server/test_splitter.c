@@ -345,6 +345,14 @@ static const struct {
      "<function_call> {\"name\": \"get_weather\", \"arguments\": " W1
      "}<function_call> {\"name\": \"now\", \"arguments\": {}}",
      "\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"solar-open",
+     "<|think|>Hm.<|end|><|begin|>assistant<|content|>Wait.<|end|><|begin|>assistant<|tool_calls|>"
+     "<|tool_call:begin|>a1_B<|tool_call:name|>get_weather<|tool_call:args|>" W1
+     "<|tool_call:end|><|tool_call:begin|>b2<|tool_call:name|>now<|tool_call:args|>{}"
+     "<|tool_call:end|><|calls|>",
+     "\nR:Hm.\nC:Wait.\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"solar-open", "<|think|>Hm.<|end|><|begin|>assistant<|content|>Yes.<|end|>",
+     "\nR:Hm.\nC:Yes."},
     {"gigachat", "Wait.<|function_call|>{\"name\": \"get_weather\", \"arguments\": " W1 "}",
      "\nC:Wait.\nF:get_weather\nA:" W1},
 };
@@ -507,6 +515,8 @@ static void gives_back_what_does_not_parse(void **state) {
         {"internlm2", "<|action_start|><|plugin|>\nnow<|action_end|>"},
         {"granite-20b-fc", "<function_call> now()"},
         {"gigachat", "<|function_call|>now()"},
+        {"solar-open", "<|tool_calls|><|tool_call:begin|>now<|tool_call:args|>{}"},
+        {"solar-open", "<|tool_calls|><|tool_call:begin|>1<|tool_call:name|>n w<|tool_call:args|>"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char want[256];
@@ -795,6 +805,8 @@ static void white_space_is_bounded(void **state) {
         {"hy3", "<tool_calls:opensource><tool_call:opensource>now<tool_sep:opensource>"},
         {"ling3", "<think>I <tool_call>now\n"},
         {"kimi-k3", "<|open|>response<|sep|>"},
+        {"solar-open", "<|tool_call:begin|>"},
+        {"solar-open", "<|tool_call:begin|>1<|tool_call:name|>now<|tool_call:args|>"},
         {"kimi-k3", "<|open|>tools<|sep|>"},
         {"harmony", "<|channel|>analysis<|message|>hm<|end|>"},
         {"harmony", "<|channel|>commentary to=functions.now<|message|>"},
