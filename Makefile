@@ -49,8 +49,10 @@ KERNEL_fuzz := -fno-sanitize=all
 # -fsanitize=bounds; a vector access past a local array, or an address that wraps, is not: `make conformance
 # MODE=asan KERNEL_asan=`, after a clean, has every check. (The warning is false: a tile's first turn sets its sum.)
 KERNEL_asan := -O2 --param asan-stack=0 -fno-sanitize=null,object-size,pointer-overflow -Wno-maybe-uninitialized
-# backends/cpu/matmul_tsan.c tells ThreadSanitizer what these read and write.
-PRODUCT_tsan := -fno-sanitize=thread
+# What products read and write is checked before they run, by backends/cpu/matmul_watch.c: that takes a third of the time
+# or less. Conformance under ASan has them instrumented (mk/conformance.mk).
+PRODUCT_asan := -fno-sanitize=all
+PRODUCT_tsan := -fno-sanitize=all
 
 # Kernels for an instruction set live in files named for it and are compiled for it; which of them
 # runs is decided at run time. Outside the kernels every narrowing is explicit (-Wconversion): most
@@ -58,6 +60,7 @@ PRODUCT_tsan := -fno-sanitize=thread
 ISA_avx2 := -mavx2 -mfma -mf16c -mbmi2
 ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 ISA_vnni := $(ISA_avx512) -mavx512vnni -mavx512vbmi -mavx512bf16
+isa_flags = $(foreach i,avx2 avx512 vnni,$(if $(findstring _$(i).c,$<),$(ISA_$(i))))
 
 SRC := $(foreach l,$(LAYERS),$(wildcard $(l)/*.c $(l)/*/*.c $(l)/*/*/*.c))
 include mk/vulkan.mk
@@ -84,7 +87,13 @@ $(B)/sluice: $(B)/cli/main.o $(LIBS)
 $(B)/%.o: %.c Makefile mk/layers.mk
 	@mkdir -p $(@D)
 	$(call say,cc)
-	$(CC) $(CFLAGS_all) $(foreach i,avx2 avx512 vnni,$(if $(findstring _$(i).c,$<),$(ISA_$(i)))) $(if $(filter backends/cpu/%,$<),$(KERNEL_$(MODE)) $(if $(filter backends/cpu/matmul/%,$<),$(PRODUCT_$(MODE))),-Wconversion) -c -o $@ $<
+	$(CC) $(CFLAGS_all) $(isa_flags) $(if $(filter backends/cpu/%,$<),$(KERNEL_$(MODE)) $(if $(filter backends/cpu/matmul/%,$<),$(PRODUCT_$(MODE))),-Wconversion) -c -o $@ $<
+
+# Products with a sanitizer's checks.
+$(B)/checked/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(CC) $(CFLAGS_all) $(isa_flags) $(KERNEL_$(MODE)) -c -o $@ $<
 
 define layer_archive
 $(B)/lib/libsl_$(1).a: $$(filter-out $(B)/cli/main.o,$$(filter $(B)/$(1)/%,$(OBJ)))

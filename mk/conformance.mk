@@ -5,6 +5,8 @@
 CONF_SRC := $(wildcard tests/conformance/test_*.c)
 CONF_BIN := $(CONF_SRC:%.c=$(B)/%)
 CONF_LIBS := $(B)/lib/libsl_backends.a $(B)/lib/libsl_common.a
+# Where the archive has products without a sanitizer's checks, these go before it.
+CONF_PRODUCTS := $(if $(filter asan,$(MODE)),$(patsubst %.c,$(B)/checked/%.o,$(wildcard backends/cpu/matmul/*.c)))
 
 $(B)/tests/conformance/conformance.o: tests/conformance/conformance.c
 	@mkdir -p $(@D)
@@ -12,10 +14,10 @@ $(B)/tests/conformance/conformance.o: tests/conformance/conformance.c
 	$(CC) $(CFLAGS_all) -c -o $@ $<
 
 define conf_rule
-$(B)/$(1:%.c=%): $(1) $(B)/tests/conformance/conformance.o $(CONF_LIBS)
+$(B)/$(1:%.c=%): $(1) $(B)/tests/conformance/conformance.o $(CONF_PRODUCTS) $(CONF_LIBS)
 	@mkdir -p $$(@D)
 	$$(call say,cc)
-	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) $(TEST_LDFLAGS) -o $$@ $(1) $(B)/tests/conformance/conformance.o $(CONF_LIBS) -lcmocka -lm -lpthread
+	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) $(TEST_LDFLAGS) -o $$@ $(1) $(B)/tests/conformance/conformance.o $(CONF_PRODUCTS) $(CONF_LIBS) -lcmocka -lm -lpthread
 endef
 $(foreach t,$(CONF_SRC),$(eval $(call conf_rule,$(t))))
 
@@ -37,4 +39,4 @@ conformance: $(CONF_BIN) $(CUDA_FATBIN) $(if $(VULKAN_LAYERS),$(B)/sluice $(FAUL
 	  $(if $(BACKEND),,$(VULKAN_LAYERS))
 endif
 
--include $(CONF_BIN:=.d) $(B)/tests/conformance/conformance.d
+-include $(CONF_BIN:=.d) $(B)/tests/conformance/conformance.d $(CONF_PRODUCTS:.o=.d)

@@ -7,7 +7,7 @@
 
 const struct sl_mm_kernels *sl_mm_kernels(enum sl_cpu_isa isa);
 
-/* Under ThreadSanitizer: has each kernel of isa's table tell it what it reads and writes. */
+/* Under a sanitizer: what each kernel of isa's table reads and writes is checked before it runs. */
 void sl_mm_watch(struct sl_mm_kernels *k, enum sl_cpu_isa isa);
 
 enum sl_x_kind sl_x_kind(enum sl_dtype dtype);

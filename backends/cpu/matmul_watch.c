@@ -1,36 +1,49 @@
-/* Products under ThreadSanitizer. Instrumented, their kernels call it for each vector that they
- * load, which was most of what a test does. So those in matmul/ are compiled without it, and a call
- * tells it once what they read and write. */
+/* Products under a sanitizer. Instrumented, their kernels check each vector that they load, which
+ * was most of what a test does. So those in matmul/ are compiled without it, and what they read and
+ * write is checked here, once a call. (Conformance under ASan has them instrumented: the Makefile.)
+ */
 #include "backends/cpu/matmul.h"
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 
+#if defined(__SANITIZE_THREAD__)
 void __tsan_read_range(const void *at, size_t n_bytes);
 void __tsan_write_range(void *at, size_t n_bytes);
+#define check_read  __tsan_read_range
+#define check_write __tsan_write_range
+#else
+#include <sanitizer/asan_interface.h>
+static void check_read(const void *at, size_t n_bytes) {
+    const volatile char *poisoned = __asan_region_is_poisoned((void *)(uintptr_t)at, n_bytes);
+    if (poisoned)
+        (void)*poisoned; /* ASan reports it, and ends */
+}
+#define check_write check_read
+#endif
 
 static struct sl_mm_kernels kernels[SL_CPU_VNNI + 1];
 
 static void read_weights(const struct sl_mm_rows *w) {
-    __tsan_read_range(w->data, w->n_rows * w->row_bytes);
+    check_read(w->data, w->n_rows * w->row_bytes);
 }
 
 static void read_input(const struct sl_mm_rows *w, const void *x) {
     bool is_float = sl_x_kind(w->dtype) == SL_X_F32;
-    __tsan_read_range(x, is_float ? w->n_in * sizeof(float) : sl_qx_row_bytes(w->n_in));
+    check_read(x, is_float ? w->n_in * sizeof(float) : sl_qx_row_bytes(w->n_in));
 }
 
 static void quantize(const struct sl_mm_kernels *k, enum sl_x_kind kind, const float *x, uint32_t n,
                      struct sl_qx *out) {
-    __tsan_read_range(x, n * sizeof *x);
-    __tsan_write_range(out, sl_qx_row_bytes(n));
+    check_read(x, n * sizeof *x);
+    check_write(out, sl_qx_row_bytes(n));
     k->quantize[kind](x, n, out);
 }
 
 static void pack(const struct sl_mm_kernels *k, enum sl_x_kind kind,
                  const struct sl_qx *const *rows, uint32_t n_tok, uint32_t n, void *tile) {
     for (uint32_t t = 0; t < n_tok; t++)
-        __tsan_read_range(rows[t], sl_qx_row_bytes(n));
-    __tsan_write_range(tile, n_tok * sl_qx_row_bytes(n));
+        check_read(rows[t], sl_qx_row_bytes(n));
+    check_write(tile, n_tok * sl_qx_row_bytes(n));
     k->pack[kind](rows, n_tok, n, tile);
 }
 
@@ -38,7 +51,7 @@ static void vec(const struct sl_mm_kernels *k, const struct sl_mm_rows *w, const
                 float *out) {
     read_weights(w);
     read_input(w, x);
-    __tsan_write_range(out, w->n_rows * sizeof *out);
+    check_write(out, w->n_rows * sizeof *out);
     k->vec[w->dtype](w, x, out);
 }
 
@@ -47,7 +60,7 @@ static void pair(const struct sl_mm_kernels *k, const struct sl_mm_rows *w, cons
     read_weights(w);
     for (uint32_t t = 0; t < 2; t++) {
         read_input(w, x[t]);
-        __tsan_write_range(out[t], w->n_rows * sizeof **out);
+        check_write(out[t], w->n_rows * sizeof **out);
     }
     k->pair[w->dtype](w, x, out);
 }
@@ -60,8 +73,8 @@ static void many(const struct sl_mm_kernels *k, const struct sl_mm_rows *w, cons
         read_input(w, sl_x_kind(w->dtype) == SL_X_F32
                           ? (const void *)((const float *const *)x)[t]
                           : (const uint8_t *)x + t * sl_qx_row_bytes(w->n_in));
-    __tsan_write_range(panel, SL_MM_PANEL_BYTES);
-    __tsan_write_range(out, (t1 - t0) * SL_MM_PANEL * sizeof *out);
+    check_write(panel, SL_MM_PANEL_BYTES);
+    check_write(out, (t1 - t0) * SL_MM_PANEL * sizeof *out);
     k->many[w->dtype](w, x, n_tok, begin, end, panel, out);
 }
 
