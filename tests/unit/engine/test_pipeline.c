@@ -307,18 +307,18 @@ static void test_there_is_time_to_read(void **state) {
     (void)state;
     rig_init(&r, false);
     uint64_t until_ns = sl_now_ns() + 60000000000u;
-    r.fakes[2].has_background = true;
+    r.fakes[0].has_background = true;
     hold(&r, true);
     send_item(&r, 0, true);
     send_item(&r, 1, true);
     hold(&r, false);
     sl_pipeline_wait(r.p, &r.items[1].item);
-    while (!r.fakes[2].n_idle) {
+    while (!r.fakes[0].n_idle) {
         assert_true(sl_now_ns() < until_ns);
         usleep(100);
     }
     rig_release(&r);
-    assert_int_equal(r.fakes[0].n_idle, 0);
+    assert_int_equal(r.fakes[2].n_idle, 0);
 }
 
 int main(void) {
