@@ -2,6 +2,7 @@
 
 #include "backends/registry/registry.h"
 #include "cluster/peer.h"
+#include "cluster/worker.h"
 #include "common/cpus.h"
 #include "common/clock.h"
 #include "common/log.h"
@@ -78,6 +79,7 @@ static enum sl_status list_devices(struct sl_cluster *c, struct sl_peer *p, uint
     h->ram_bytes = o->ram_bytes;
     h->pinned_bytes = o->pinned_bytes;
     h->process_bytes = o->process_bytes;
+    h->link_bytes = sl_worker_link_bytes(p->key);
     h->ram_bytes_per_s = o->ram_bytes_per_s;
     h->disk_bytes_per_s = o->disk_bytes_per_s;
     for (uint32_t i = 0; i < o->n_devices; i++) {
@@ -551,6 +553,15 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
 
 const struct sl_remote_stages *sl_cluster_stages(const struct sl_cluster *c) {
     return &c->base;
+}
+
+uint64_t sl_cluster_link_bytes(const struct sl_cluster *c) {
+    uint32_t n_fetch = 0, n = c->config.n_workers;
+    for (uint32_t i = 0; i < n; i++)
+        n_fetch += c->peers[i].wants_model;
+    n_fetch += c->config.n_spares; /* what those lack is not known yet */
+    return n * sl_link_bytes(c->config.key != NULL) +
+           (n_fetch < n ? n_fetch : n) * sl_peer_fetch_bytes();
 }
 
 void sl_cluster_tell(struct sl_cluster *c, enum sl_status status, const struct sl_err *why) {

@@ -48,11 +48,19 @@ static void refuse(struct sl_link *l, uint32_t epoch, enum sl_status status, con
 
 /* ---- the model's bytes, for a worker without a copy ---- */
 
+static size_t fetch_queue_bytes(void) {
+    return sl_link_queue_bytes(MAX_PIECES, SL_PIECE_HEAD_BYTES + SL_PIECE_BYTES);
+}
+
+uint64_t sl_peer_fetch_bytes(void) {
+    return fetch_queue_bytes() + SL_PIECE_BYTES;
+}
+
 static enum sl_status offer_model(struct sl_peer *p, struct sl_err *err) {
     uint8_t bytes[SL_SETUP_MAX_BYTES];
     const struct sl_bytes_part part = {bytes, sl_setup_put_model(p->files, bytes)};
-    size_t queue = sl_link_queue_bytes(MAX_PIECES, SL_PIECE_HEAD_BYTES + SL_PIECE_BYTES);
-    enum sl_status status = sl_link_set_max_payload(p->link, SL_SETUP_MAX_BYTES, queue);
+    enum sl_status status =
+        sl_link_set_max_payload(p->link, SL_SETUP_MAX_BYTES, fetch_queue_bytes());
     if (status == SL_OK)
         status = sl_link_send(p->link, SL_FRAME_MODEL, p->epoch, &part, 1);
     return status == SL_OK ? SL_OK

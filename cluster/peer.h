@@ -71,6 +71,8 @@ void sl_peer_release(struct sl_peer *p);
 enum sl_status sl_peer_meet(struct sl_peer *p, uint64_t wait_ns, struct sl_err *err) SL_MUST_CHECK;
 /* Closes the link and forgets what arrived on it, so that the worker can be connected to again. */
 void sl_peer_leave(struct sl_peer *p);
+/* What sending the model to one without a copy takes. */
+uint64_t sl_peer_fetch_bytes(void);
 /* Sends p->load. */
 enum sl_status sl_peer_send_load(struct sl_peer *p, struct sl_err *err) SL_MUST_CHECK;
 /* Waits until it is ready: p->ready. progress may be NULL. SL_ERR_PEER_LOST, also if its loading

@@ -596,6 +596,10 @@ static void serve(struct sl_worker *w) {
 
 /* ---- the worker ---- */
 
+uint64_t sl_worker_link_bytes(const struct sl_net_key *key) {
+    return sl_link_bytes(key != NULL) + sl_listener_bytes(key != NULL);
+}
+
 enum sl_status sl_worker_create(const struct sl_worker_config *config,
                                 struct sl_worker **out_worker, struct sl_err *err) {
     struct sl_worker *w = calloc(1, sizeof *w);
@@ -606,13 +610,14 @@ enum sl_status sl_worker_create(const struct sl_worker_config *config,
     w->progress.report = report;
     w->pieces = (struct sl_piece_source){ask_piece, piece_wanted};
     w->config = *config;
+    w->config.engine.link_bytes = sl_worker_link_bytes(config->key);
     pthread_mutex_init(&w->cache_lock, NULL);
     pthread_mutex_init(&w->lock, NULL);
     sl_cond_init(&w->changed);
     uint64_t content = 0;
     enum sl_status status = config->model ? sl_model_content(config->model, &content, err) : SL_OK;
     if (status == SL_OK && config->model)
-        status = sl_worker_offer(config, content, &w->offer, err);
+        status = sl_worker_offer(&w->config, content, &w->offer, err);
     w->config.engine.devices_logged = status == SL_OK && config->model;
     if (status != SL_OK)
         sl_worker_destroy(&w);

@@ -15,6 +15,10 @@
 
 struct sl_net_key;
 struct sl_worker;
+struct sl_net_key;
+
+/* What its link and its listener take beside the queue of messages. */
+uint64_t sl_worker_link_bytes(const struct sl_net_key *key);
 
 struct sl_worker_config {
     const struct sl_model *model; /* NULL: it has no copy of its own, and fetches what it needs */

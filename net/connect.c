@@ -150,6 +150,10 @@ struct sl_listener {
     uint64_t told_ns, n_untold;
 };
 
+size_t sl_listener_bytes(bool keyed) {
+    return sizeof(struct sl_listener) + MAX_UNPROVEN * sl_transport_bytes(keyed, false);
+}
+
 static void tell(struct sl_listener *l, const struct unproven *u, const char *why) {
     char peer[80];
     uint64_t now = sl_now_ns();

@@ -458,6 +458,10 @@ size_t sl_link_queue_bytes(size_t n_frames, size_t payload_bytes) {
     return n_frames * (SL_FRAME_HEAD_BYTES + payload_bytes) + SL_LINK_OWN_BYTES;
 }
 
+size_t sl_link_bytes(bool keyed) {
+    return sizeof(struct sl_link) + sl_transport_bytes(keyed, true);
+}
+
 enum sl_status sl_link_set_max_payload(struct sl_link *l, size_t max_payload_bytes,
                                        size_t queue_bytes) {
     size_t queue = queue_bytes > MIN_QUEUE_BYTES ? queue_bytes : MIN_QUEUE_BYTES;

@@ -55,6 +55,10 @@ struct sl_link_config {
 /* Room in a queue for so many frames of the most payload, and for what links say by themselves. */
 #define SL_LINK_OWN_BYTES 4096u
 size_t sl_link_queue_bytes(size_t n_frames, size_t payload_bytes);
+/* What a link takes at most beside that queue, its payload and its thread's stack, and what a
+ * listener does, with all that have not proven themselves. keyed: has it a key? */
+size_t sl_link_bytes(bool keyed);
+size_t sl_listener_bytes(bool keyed);
 
 struct sl_link_stats {
     uint64_t sent_bytes, received_bytes, sent_frames, received_frames;

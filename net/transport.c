@@ -25,6 +25,10 @@
 #define MORE_BYTES                                                                                 \
     1024u /* heads and tags of those; alerts and new keys, which are sent at any time */
 
+/* GnuTLS's own for a session: 20 to 25 KiB, and more in a handshake and for a record whose end has
+ * not come. */
+#define TLS_BYTES ((size_t)64 << 10)
+
 /* Encrypted bytes. */
 struct buffer {
     size_t first, end;
@@ -160,6 +164,11 @@ static int make_session(struct sl_transport *t, bool listens) {
     gnutls_transport_set_push_function(t->tls, push);
     gnutls_handshake_set_timeout(t->tls, GNUTLS_INDEFINITE_TIMEOUT); /* the caller's */
     return rc;
+}
+
+size_t sl_transport_bytes(bool keyed, bool proven) {
+    return sizeof(struct sl_transport) + (keyed ? TLS_BYTES : 0) +
+           (keyed && proven ? 2 * sizeof(struct buffer) : 0);
 }
 
 enum sl_status sl_transport_create(int fd, const struct sl_net_key *key, bool listens,

@@ -15,6 +15,8 @@ struct sl_transport;
 /* fd: a connected socket that does not block, taken over also on failure. key NULL: plain. */
 enum sl_status sl_transport_create(int fd, const struct sl_net_key *key, bool listens,
                                    struct sl_transport **out, struct sl_err *err) SL_MUST_CHECK;
+/* What one takes at most: until the peer has proven itself, and from then on. */
+size_t sl_transport_bytes(bool keyed, bool proven);
 /* Goes on with the handshake. SL_AGAIN: *out_events (POLLIN, POLLOUT) are to be waited for.
  * SL_ERR_PROTOCOL: the other side has not proven itself. */
 enum sl_status sl_transport_shake(struct sl_transport *t, short *out_events,

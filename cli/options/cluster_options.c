@@ -76,6 +76,7 @@ enum sl_status sl_cluster_use(const struct sl_engine_options *o, const struct sl
                                         .answer_ns = ANSWER_NS};
     SL_TRY(sl_cluster_open(&c, model, &use->cluster, err));
     config->remote = sl_cluster_stages(use->cluster);
+    config->link_bytes = sl_cluster_link_bytes(use->cluster);
     return SL_OK;
 }
 

@@ -242,10 +242,18 @@ static uint64_t huge_tail(uint64_t bytes) {
     return bytes < SL_HUGE_PAGE_BYTES || !over ? 0 : SL_HUGE_PAGE_BYTES - over;
 }
 
+/* Of links: at a worker the link's and the listener's; else each link's and its keeper's, and those
+ * of the stages at the other ends. */
+static uint64_t n_link_threads(const struct sl_memory_plan *p) {
+    const struct sl_remote_stages *r = p->stage ? NULL : p->config.remote;
+    return p->remote ? 2 : r ? 2 * r->n_hosts + r->n : 0;
+}
+
 /* Of several stages each has a thread. */
 static uint64_t n_stacks(const struct sl_memory_plan *p) {
     uint64_t stage = p->n_stages > 1 ? 1 : 0;
-    return !p->first_on_host ? stage : (uint64_t)p->n_threads + OWN_THREADS + stage;
+    uint64_t own = (uint64_t)p->n_threads + OWN_THREADS + n_link_threads(p);
+    return !p->first_on_host ? stage : own + stage;
 }
 
 /* Messages to and from a stage are bounded as if it had all layers, so that both ends count alike.
@@ -265,14 +273,14 @@ static struct sl_message_limits message_limits(const struct sl_hparams *whole,
     return sl_message_limits(p, &all);
 }
 
-static uint64_t link_bytes(const struct sl_message_limits *l) {
+static uint64_t queue_bytes(const struct sl_message_limits *l) {
     return (sl_message_max_queued(l) + RECEIVED_MESSAGES) * sl_message_max_bytes(l);
 }
 
 /* The end that asks, of each stage of another machine. */
 static uint64_t asking_bytes(const struct sl_hparams *whole, const struct sl_memory_plan *p) {
     const struct sl_message_limits limits = message_limits(whole, p);
-    return p->config.remote->n * (sl_stage_remote_bytes(&limits) + link_bytes(&limits));
+    return p->config.remote->n * sl_stage_remote_bytes(&limits);
 }
 
 /* The end that does the work. */
@@ -280,7 +288,13 @@ static uint64_t answering_bytes(const struct sl_hparams *whole, const struct sl_
     const struct sl_message_limits limits = message_limits(whole, p);
     uint64_t rows = (uint64_t)limits.n_micro_batches * limits.max_rows * limits.n_row * 4;
     /* Where a device reads them they are pinned, and counted with that. */
-    return sl_stage_server_bytes(&limits) + link_bytes(&limits) - (p->reads_back ? rows : 0);
+    return sl_stage_server_bytes(&limits) - (p->reads_back ? rows : 0);
+}
+
+static uint64_t link_bytes(const struct sl_hparams *whole, const struct sl_memory_plan *p) {
+    const struct sl_message_limits limits = message_limits(whole, p);
+    uint64_t n = p->remote ? 1 : !p->stage && p->config.remote ? p->config.remote->n : 0;
+    return n * queue_bytes(&limits) + (p->first_on_host ? p->config.link_bytes : 0);
 }
 
 /* What the scheduler's process has once, however many devices compute. */
@@ -320,6 +334,7 @@ static void plan_fixed(const struct subject *s, struct sl_memory_plan *p) {
     p->pinned_bytes = p->reads_back ? sl_forward_pinned_bytes(hp, p) : 0;
     if (p->remote)
         p->host_bytes += answering_bytes(&s->whole->hp, p);
+    p->link_bytes = link_bytes(&s->whole->hp, p);
     if (!p->stage)
         plan_scheduler(&s->whole->hp, p);
     p->load_bytes = p->first_on_host && p->loads_by_copy ? SL_WEIGHTS_LOAD_BYTES : 0;
@@ -654,6 +669,8 @@ static void add_process_rows(struct sl_memory_plan *p) {
     add_row(p, "host tables", SL_MEMORY_HOST,
             p->host_bytes - p->prefix_disk_bytes - p->prefix_ram_bytes - p->lane_bytes,
             "step tables, the sampler, the trace");
+    add_row(p, "links", SL_MEMORY_HOST, p->link_bytes,
+            "to other machines, and messages on the way");
     add_row(p, "CPU lane", SL_MEMORY_HOST, p->lane_bytes, "%u thread%s that compute experts too",
             p->lane_threads, p->lane_threads == 1 ? "" : "s");
     add_row(p, "sessions", SL_MEMORY_HOST, p->session_bytes,

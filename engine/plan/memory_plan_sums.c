@@ -16,8 +16,8 @@ uint64_t sl_plan_fixed_device_bytes(const struct sl_memory_plan *p) {
 
 uint64_t sl_plan_fixed_bytes(const struct sl_memory_plan *p) {
     return (p->discrete ? 0 : computing_bytes(p)) + p->host_bytes + p->pinned_bytes +
-           p->load_bytes + p->table_bytes + p->process_bytes + p->session_bytes + p->thread_bytes +
-           p->slack_bytes + p->kernel_bytes;
+           p->load_bytes + p->table_bytes + p->process_bytes + p->link_bytes + p->session_bytes +
+           p->thread_bytes + p->slack_bytes + p->kernel_bytes;
 }
 
 bool sl_plan_fits_device(const struct sl_memory_plan *p) {

@@ -111,6 +111,7 @@ void sl_plan_host_config(const struct sl_stage_plans *plans, uint32_t i,
         return;
     uint32_t h = plans->at[i].host;
     c->process_bytes = c->hosts[h].process_bytes;
+    c->link_bytes = c->hosts[h].link_bytes;
     /* What drivers took and what rows name is this process's. */
     if (h == plans->at[0].host) {
         c->process_bytes += c->driver_bytes;

@@ -39,6 +39,7 @@ static void add_bytes(const struct sl_memory_plan *p, struct sl_memory_plan *w) 
     w->pinned_bytes += p->pinned_bytes;
     w->load_bytes += p->load_bytes;
     w->process_bytes += p->process_bytes;
+    w->link_bytes += p->link_bytes;
     w->pinned_total_bytes += p->pinned_total_bytes;
     w->pinned_least_bytes += p->pinned_least_bytes;
     w->thread_bytes += p->thread_bytes;
@@ -476,6 +477,7 @@ static enum sl_status name_hosts(struct sl_engine_config *config, struct sl_stag
     hosts->ram_bytes = config->ram_bytes ? config->ram_bytes : UINT64_MAX;
     hosts->pinned_bytes = config->pinned_bytes;
     hosts->process_bytes = config->process_bytes - config->driver_bytes;
+    hosts->link_bytes = config->link_bytes;
     memcpy(hosts + 1, remote->hosts, remote->n_hosts * sizeof *hosts);
     config->hosts = plans->host_configs = hosts;
     config->n_hosts = 1 + remote->n_hosts;

@@ -159,6 +159,7 @@ struct sl_host_config {
     uint64_t ram_bytes;     /* limit on the resident memory of the process there; not 0 */
     uint64_t pinned_bytes;  /* of that, how much may be pinned for devices; 0 = all */
     uint64_t process_bytes; /* of ram_bytes, what the process there already holds */
+    uint64_t link_bytes;    /* as in struct sl_engine_config */
     /* How fast it reads its memory and its copy of the model's files; 0 = not known. */
     double ram_bytes_per_s, disk_bytes_per_s;
 };
@@ -221,6 +222,9 @@ struct sl_engine_config {
     uint64_t ram_bytes, process_bytes;
     const struct sl_plan_row *process_rows;
     uint32_t n_process_rows;
+    /* Of ram_bytes too: what connections to other machines take here, beside the messages that
+     * arrive and wait to be sent, which the plan knows. */
+    uint64_t link_bytes;
     uint64_t pinned_bytes; /* of ram_bytes, how much may be pinned for devices; 0 = all */
     enum sl_experts_where experts;
     enum sl_tables_where tables;
@@ -239,8 +243,8 @@ struct sl_engine_config {
 
     /* The machines that have the devices: device i is host_of[i]'s, and the first device's machine
      * also runs the scheduler. Budgets are then each machine's own, and ram_bytes, pinned_bytes and
-     * process_bytes above are ignored. n_hosts 0 = all devices are this machine's, with the
-     * budgets above, or `remote`'s. Borrowed until create returns. */
+     * process_bytes above are ignored, and link_bytes. n_hosts 0 = all devices are this machine's,
+     * with the budgets above, or `remote`'s. Borrowed until create returns. */
     const struct sl_host_config *hosts; /* [n_hosts] */
     uint32_t n_hosts, host_of[SL_MAX_STAGES];
 

@@ -106,6 +106,7 @@ struct sl_memory_plan {
     uint64_t pinned_bytes;      /* of the host, for a device to read and write: logits and ids */
     uint64_t load_bytes;        /* buffers that weights pass through on their way to a device */
     uint64_t process_bytes;     /* the caller's */
+    uint64_t link_bytes;        /* connections to other machines, and messages on them */
     uint64_t session_bytes;     /* histories of all requests that may be in at once */
     uint64_t thread_bytes;      /* stacks */
     uint64_t kernel_bytes;      /* page tables and alike: no part of RSS, but of a memory cgroup */

@@ -367,6 +367,9 @@ def planning(t):
     hosts = plan.get("hosts", [])
     good = len(hosts) == 2 and hosts[1]["name"] == w.at and hosts[1]["ram_bytes_per_s"] > 0
     t.check("a plan has both machines", good and all(s["layers"] for s in plan["stages"]), f"{r.stderr[-500:]} {hosts}")
+    # Each end of TLS alone has two buffers of four records.
+    links = [(r["host"], r["bytes"]) for r in plan.get("rows", []) if r["what"] == "links"]
+    t.check("and the memory of the link at both ends", [h for h, n in links] == [0, 1] and all(8 * 16384 < n < 1 << 28 for h, n in links), links)
     least = [hosts[0]["least_bytes"] >> 20] if good else [0]
     argv[argv.index("1GiB")] = f"{least[0] + (4 if t.sanitized else 0)}MiB"
     r = subprocess.run(argv, capture_output=True, text=True, timeout=LONG)

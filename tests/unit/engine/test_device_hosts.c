@@ -79,6 +79,7 @@ static void check(const struct sl_engine_config *c, const struct sl_stage_plans 
             n_processes += p->first_on_host;
             scheduler += p->session_bytes;
             assert_int_equal(p->process_bytes, p->first_on_host ? c->hosts[h].process_bytes : 0);
+            assert_int_equal(p->link_bytes, p->first_on_host ? c->hosts[h].link_bytes : 0);
         }
         assert_int_equal(host->n_stages, n);
         assert_int_equal(n_processes, 1);
@@ -122,8 +123,9 @@ static uint32_t host_slots(const struct sl_memory_plan *p, uint32_t host) {
 static void memory_serves_its_own_stages(void **state) {
     (void)state;
     static const uint32_t host_of[] = {0, 1};
-    struct sl_host_config hosts[] = {{.name = "a", .ram_bytes = 68 * MIB, .process_bytes = 5 * MIB},
-                                     {.name = "b", .ram_bytes = 56 * MIB, .process_bytes = MIB}};
+    struct sl_host_config hosts[] = {
+        {.name = "a", .ram_bytes = 68 * MIB, .process_bytes = 5 * MIB},
+        {.name = "b", .ram_bytes = 56 * MIB, .process_bytes = MIB / 2, .link_bytes = MIB / 2}};
     struct sl_engine_config c = over(&(struct card_config){.n_threads = 1, .n_cards = 2});
     c.split = "3,3";
     put_on(&c, hosts, 2, host_of);

@@ -13,6 +13,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -274,6 +275,69 @@ static void clocks_are_compared(void **state) {
     int64_t off = s.clock_offset_ns < 0 ? -s.clock_offset_ns : s.clock_offset_ns;
     assert_true((uint64_t)off <= s.round_trip_ns + 1000000000u);
     room_release(&r);
+}
+
+static int connect_raw(const struct room *r) {
+    struct sl_net_address a[SL_NET_ADDRESSES];
+    struct sl_err err;
+    size_t n;
+    assert_int_equal(sl_net_resolve(sl_listener_address(r->listener), false, a, &n, &err), SL_OK);
+    int fd = socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0 && connect(fd, &a->any, a->n) == 0);
+    return fd;
+}
+
+/* ---- what they take ---- */
+
+static size_t allocated(void) {
+    const struct mallinfo2 m = mallinfo2();
+    return m.uordblks + m.hblkhd;
+}
+
+/* All that links and strangers have allocated is in what is stated of them, which is not much more.
+ */
+static void they_take_what_is_stated(void **state) {
+    (void)state;
+    if (SLOW_BUILD) /* whose allocators say nothing */
+        skip();
+    for (uint32_t keyed = 0; keyed < 2; keyed++) {
+        enum { PAIRS = 8, STRANGERS = 40, FRAME = 60000 };
+        struct room rooms[PAIRS];
+        int fds[STRANGERS];
+        size_t before = allocated();
+        for (uint32_t i = 0; i < PAIRS; i++) {
+            room_init(&rooms[i], keyed, true);
+            sl_listener_close(rooms[i].listener);
+            rooms[i].config.max_payload_bytes = FRAME;
+            rooms[i].config.queue_bytes = 2 * FRAME;
+            struct sl_err err;
+            assert_int_equal(sl_listener_open("127.0.0.1:0", &rooms[i].config, &rooms[i].owner,
+                                              &rooms[i].listener, &err),
+                             SL_OK);
+            room_join(&rooms[i]);
+        }
+        for (uint32_t i = 0; i < PAIRS; i++) { /* TLS has had its largest records by then */
+            assert_int_equal(send_one(rooms[i].near.link, 0, FRAME), SL_OK);
+            wait_for(&rooms[i].far, 1);
+        }
+        size_t own = FRAME + 1 + 2 * FRAME, took = (allocated() - before) / PAIRS;
+        size_t stated = 2 * (sl_link_bytes(keyed) + own) + sl_listener_bytes(keyed);
+        assert_true(took <= stated);
+        /* Strangers that there are not aside. */
+        assert_true(took >= (stated - sl_listener_bytes(keyed)) * 3 / 4);
+        before = allocated();
+        for (uint32_t i = 0; i < STRANGERS; i++) {
+            fds[i] = connect_raw(&rooms[0]);
+            static const char hello[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+            (void)!send(fds[i], hello, sizeof hello - 1, MSG_NOSIGNAL);
+        }
+        usleep(50000); /* those that come later count as well */
+        assert_true(allocated() - before <= sl_listener_bytes(keyed));
+        for (uint32_t i = 0; i < STRANGERS; i++)
+            close(fds[i]);
+        for (uint32_t i = 0; i < PAIRS; i++)
+            room_release(&rooms[i]);
+    }
 }
 
 /* ---- who attends ---- */
@@ -603,16 +667,6 @@ static void what_does_not_fit_is_not_sent(void **state) {
 }
 
 /* ---- strangers ---- */
-
-static int connect_raw(const struct room *r) {
-    struct sl_net_address a[SL_NET_ADDRESSES];
-    struct sl_err err;
-    size_t n;
-    assert_int_equal(sl_net_resolve(sl_listener_address(r->listener), false, a, &n, &err), SL_OK);
-    int fd = socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0 && connect(fd, &a->any, a->n) == 0);
-    return fd;
-}
 
 /* With the right key, or without one, when everybody on this machine is a peer: not everything is a
  * frame. */
@@ -988,6 +1042,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_come_back),
         cmocka_unit_test(clocks_are_compared),
+        cmocka_unit_test(they_take_what_is_stated),
         cmocka_unit_test(who_attends_receives),
         cmocka_unit_test(nothing_is_missed),
         cmocka_unit_test(nor_is_what_is_being_passed_on),
