@@ -7,10 +7,15 @@
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 
 #if defined(__SANITIZE_THREAD__)
-void __tsan_read_range(const void *at, size_t n_bytes);
-void __tsan_write_range(void *at, size_t n_bytes);
-#define check_read  __tsan_read_range
-#define check_write __tsan_write_range
+/* As gcc knows them. */
+void __tsan_read_range(void *at, long n_bytes);
+void __tsan_write_range(void *at, long n_bytes);
+static void check_read(const void *at, size_t n_bytes) {
+    __tsan_read_range((void *)(uintptr_t)at, (long)n_bytes);
+}
+static void check_write(void *at, size_t n_bytes) {
+    __tsan_write_range(at, (long)n_bytes);
+}
 #else
 #include <sanitizer/asan_interface.h>
 static void check_read(const void *at, size_t n_bytes) {
