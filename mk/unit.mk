@@ -9,7 +9,7 @@ TEST_LDFLAGS_release := -Wl,-S
 GOLD := $(shell command -v ld.gold 2>/dev/null)
 TEST_LDFLAGS := $(if $(GOLD),-fuse-ld=gold) $(TEST_LDFLAGS_$(MODE))
 
-UNIT_SRC := $(wildcard tests/unit/*/test_*.c)
+UNIT_SRC := $(filter-out $(if $(VULKAN_LACKS),tests/unit/backends/test_vulkan_%),$(wildcard tests/unit/*/test_*.c))
 UNIT_BIN := $(UNIT_SRC:%.c=$(B)/%)
 
 closure = $(sort $(1) $(LAYER_$(1)) $(foreach l,$(LAYER_$(1)),$(LAYER_$(l))))

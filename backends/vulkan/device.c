@@ -57,8 +57,13 @@ void sl_vk_close(struct sl_device *d) {
 static enum sl_status create(struct sl_vulkan *v, struct sl_err *err) {
     char text[64];
     const float priorities[SL_QUEUES] = {1, 1, 1};
-    const char *extensions[] = {VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME,
-                                VK_EXT_MEMORY_BUDGET_EXTENSION_NAME};
+    const char *extensions[3] = {VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME};
+    uint32_t n_extensions = 1;
+    bool matrices = v->info.matrix_k || v->info.half_matrices;
+    if (v->info.has_budget)
+        extensions[n_extensions++] = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+    if (matrices)
+        extensions[n_extensions++] = VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME;
     bool own_copy_family = v->info.copy_family != v->info.family;
     uint32_t n = own_copy_family ? 1 : v->info.n_queues, n_copies = v->info.n_copy_queues;
     const VkDeviceQueueCreateInfo queues[] = {
@@ -70,8 +75,14 @@ static enum sl_status create(struct sl_vulkan *v, struct sl_err *err) {
          .queueFamilyIndex = v->info.copy_family,
          .queueCount = n_copies < SL_QUEUES - 1 ? n_copies : SL_QUEUES - 1,
          .pQueuePriorities = priorities}};
+    VkPhysicalDeviceCooperativeMatrixFeaturesKHR of_matrices = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
+        .cooperativeMatrix = true};
     VkPhysicalDeviceVulkan13Features f13 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES,
+        .pNext = matrices ? &of_matrices : NULL,
+        .subgroupSizeControl = matrices,
+        .computeFullSubgroups = matrices,
         .synchronization2 = true,
         .shaderIntegerDotProduct = true,
         .maintenance4 = true /* how modules for Vulkan 1.3 state the size of workgroups */};
@@ -80,6 +91,8 @@ static enum sl_status create(struct sl_vulkan *v, struct sl_err *err) {
         .pNext = &f13,
         .bufferDeviceAddress = true,
         .timelineSemaphore = true,
+        .vulkanMemoryModel = matrices,
+        .shaderFloat16 = matrices,
         .storageBuffer8BitAccess = true,
         .shaderInt8 = true};
     VkPhysicalDeviceVulkan11Features f11 = {
@@ -95,7 +108,7 @@ static enum sl_status create(struct sl_vulkan *v, struct sl_err *err) {
                                      .pNext = &features,
                                      .queueCreateInfoCount = own_copy_family ? 2 : 1,
                                      .pQueueCreateInfos = queues,
-                                     .enabledExtensionCount = v->info.has_budget ? 2 : 1,
+                                     .enabledExtensionCount = n_extensions,
                                      .ppEnabledExtensionNames = extensions};
     VkResult result = v->instance.CreateDevice(v->info.handle, &info, NULL, &v->device);
     if (result) {
@@ -130,6 +143,7 @@ static enum sl_status probe(struct sl_vulkan *v, struct sl_err *err) {
         return sl_fail(err, status, "vulkan:%u: the first kernel does not run: %s", v->number,
                        sl_status_text(status));
     v->fused_fma = got[0] == 1;
+    v->emulate_matrices = getenv("SLUICE_TEST_EMULATED_MATRICES") != NULL;
     if (!v->fused_fma && !v->info.has_float64)
         return sl_fail(err, SL_ERR_UNSUPPORTED,
                        "vulkan:%u: its fma rounds twice, and it has no doubles to do better",

@@ -73,6 +73,8 @@ static enum sl_status create(struct sl_vk_instance *in, PFN_vkGetInstanceProcAdd
     missing = missing || found ? missing : "vk" #field;
     SL_VK_INSTANCE_FUNCTIONS(FIND)
 #undef FIND
+    found = get(in->handle, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
+    SET(in->GetPhysicalDeviceCooperativeMatrixPropertiesKHR, found);
     if (!missing)
         return SL_OK;
     if (in->DestroyInstance)

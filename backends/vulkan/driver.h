@@ -63,9 +63,47 @@
     X(CmdResetQueryPool)                                                                           \
     X(CmdWriteTimestamp2)
 
+#ifndef VK_KHR_cooperative_matrix /* since Vulkan's headers of 1.3.255; as in its registry */
+#define VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME "VK_KHR_cooperative_matrix"
+#define VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR                          \
+    ((VkStructureType)1000506000)
+#define VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR ((VkStructureType)1000506001)
+#define VK_SCOPE_SUBGROUP_KHR                               3
+#define VK_COMPONENT_TYPE_FLOAT16_KHR                       0
+#define VK_COMPONENT_TYPE_FLOAT32_KHR                       1
+#define VK_COMPONENT_TYPE_SINT8_KHR                         3
+#define VK_COMPONENT_TYPE_SINT32_KHR                        5
+typedef int VkComponentTypeKHR;
+typedef int VkScopeKHR;
+typedef struct VkPhysicalDeviceCooperativeMatrixFeaturesKHR {
+    VkStructureType sType;
+    void *pNext;
+    VkBool32 cooperativeMatrix;
+    VkBool32 cooperativeMatrixRobustBufferAccess;
+} VkPhysicalDeviceCooperativeMatrixFeaturesKHR;
+typedef struct VkCooperativeMatrixPropertiesKHR {
+    VkStructureType sType;
+    void *pNext;
+    uint32_t MSize;
+    uint32_t NSize;
+    uint32_t KSize;
+    VkComponentTypeKHR AType;
+    VkComponentTypeKHR BType;
+    VkComponentTypeKHR CType;
+    VkComponentTypeKHR ResultType;
+    VkBool32 saturatingAccumulation;
+    VkScopeKHR scope;
+} VkCooperativeMatrixPropertiesKHR;
+typedef VkResult(VKAPI_PTR *PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR)(
+    VkPhysicalDevice, uint32_t *, VkCooperativeMatrixPropertiesKHR *);
+#endif
+
 struct sl_vk_instance {
     void *lib;
     VkInstance handle;
+    /* Of VK_KHR_cooperative_matrix; NULL: no driver here has it. */
+    PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR
+        GetPhysicalDeviceCooperativeMatrixPropertiesKHR;
 #define FIELD(name) PFN_vk##name name;
     SL_VK_INSTANCE_FUNCTIONS(FIELD)
 #undef FIELD

@@ -83,6 +83,52 @@ static void find_queues(const struct sl_vk_instance *in, struct sl_vk_info *info
     }
 }
 
+/* shaders/matrix.glsl: what it needs but the extension, and the sizes. */
+static void find_matrices(const struct sl_vk_instance *in, struct sl_vk_info *info) {
+    VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR};
+    VkPhysicalDeviceVulkan13Features f13 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES, .pNext = &matrices};
+    VkPhysicalDeviceVulkan12Features f12 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, .pNext = &f13};
+    VkPhysicalDeviceFeatures2 f = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+                                   .pNext = &f12};
+    VkPhysicalDeviceVulkan13Properties p13 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES};
+    VkPhysicalDeviceProperties2 p = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+                                     .pNext = &p13};
+    uint32_t n = 0;
+    in->GetPhysicalDeviceFeatures2(info->handle, &f);
+    in->GetPhysicalDeviceProperties2(info->handle, &p);
+    if (!matrices.cooperativeMatrix || !f12.vulkanMemoryModel || !f12.shaderFloat16 ||
+        !f13.subgroupSizeControl || !f13.computeFullSubgroups ||
+        !(p13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) ||
+        p13.minSubgroupSize > SL_VK_MATRIX_SUBGROUP ||
+        p13.maxSubgroupSize < SL_VK_MATRIX_SUBGROUP ||
+        in->GetPhysicalDeviceCooperativeMatrixPropertiesKHR(info->handle, &n, NULL) || !n)
+        return;
+    VkCooperativeMatrixPropertiesKHR *list = calloc(n, sizeof *list);
+    for (uint32_t i = 0; list && i < n; i++)
+        list[i].sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
+    if (list && in->GetPhysicalDeviceCooperativeMatrixPropertiesKHR(info->handle, &n, list) < 0)
+        n = 0;
+    for (uint32_t i = 0; list && i < n; i++) {
+        const VkCooperativeMatrixPropertiesKHR *m = &list[i];
+        if (m->MSize != 16 || m->NSize != 16 || m->scope != VK_SCOPE_SUBGROUP_KHR ||
+            m->saturatingAccumulation)
+            continue;
+        if (m->AType == VK_COMPONENT_TYPE_SINT8_KHR && m->BType == m->AType &&
+            m->CType == VK_COMPONENT_TYPE_SINT32_KHR && m->ResultType == m->CType &&
+            (m->KSize == 16 || m->KSize == 32) && m->KSize > info->matrix_k)
+            info->matrix_k = m->KSize;
+        if (m->AType == VK_COMPONENT_TYPE_FLOAT16_KHR && m->BType == m->AType &&
+            m->CType == VK_COMPONENT_TYPE_FLOAT32_KHR && m->ResultType == m->CType &&
+            m->KSize == 16)
+            info->half_matrices = true;
+    }
+    free(list);
+}
+
 /* Each of these is used by some shader or by the way in which memory is reached. */
 static const char *missing_feature(const struct sl_vk_instance *in, struct sl_vk_info *info) {
     VkPhysicalDeviceVulkan13Features f13 = {
@@ -124,6 +170,9 @@ static const char *missing_extension(const struct sl_vk_instance *in, struct sl_
                  in->EnumerateDeviceExtensionProperties(info->handle, NULL, &n, list) >= 0 &&
                  has_extension(list, n, host);
     info->has_budget = there && has_extension(list, n, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    if (there && in->GetPhysicalDeviceCooperativeMatrixPropertiesKHR &&
+        has_extension(list, n, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME))
+        find_matrices(in, info);
     free(list);
     return there ? NULL : host;
 }

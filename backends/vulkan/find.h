@@ -8,6 +8,8 @@
 #include "backends/vulkan/vulkan.h"
 
 #define SL_VK_NONE UINT32_MAX
+/* Invocations that share a cooperative matrix: shaders/matrix.glsl. */
+#define SL_VK_MATRIX_SUBGROUP 32u
 
 struct sl_vk_info {
     VkPhysicalDevice handle;
@@ -27,6 +29,10 @@ struct sl_vk_info {
     uint64_t import_align_bytes; /* of host memory that is mapped for it */
     bool has_budget;             /* VK_EXT_memory_budget */
     bool has_float64;
+    /* Cooperative matrices of subgroups of 32, [16, K] times [K, 16]: K of int8; 0: none. And of
+     * binary16 with sums in floats, K 16. */
+    uint32_t matrix_k;
+    bool half_matrices;
     double ns_per_tick; /* of timestamps; 0: its queues have none */
     struct sl_vk_float_modes float_modes;
     struct sl_vk_cache_key cache_key; /* but for the kernels */

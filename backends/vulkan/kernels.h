@@ -18,6 +18,7 @@
     X(matmul_quant)                                                                                \
     X(matmul_tall)                                                                                 \
     X(matmul_tile)                                                                                 \
+    X(matmul_matrix)                                                                               \
     X(rope_table)                                                                                  \
     X(rope)                                                                                        \
     X(kv_write)                                                                                    \
@@ -31,6 +32,7 @@
     X(moe_down)                                                                                    \
     X(moe_group)                                                                                   \
     X(moe_tile)                                                                                    \
+    X(moe_matrix)                                                                                  \
     X(moe_combine)                                                                                 \
     X(glu)                                                                                         \
     X(add_gated)                                                                                   \
@@ -74,6 +76,12 @@ enum sl_vk_kernel {
 #define SL_VK_TILE_ROWS         64u
 #define SL_VK_TILE_TOK          32u
 #define SL_VK_TILE_SHARED_BYTES 19456u
+/* By cooperative matrices: rows of input, for devices whose fma rounds once and where the matrices
+ * are emulated, and shared memory (shaders/tile_matrix.glsl). */
+#define SL_VK_MATRIX_TOK                   128u
+#define SL_VK_MATRIX_SHARED_BYTES          49152u
+#define SL_VK_EMULATED_MATRIX_TOK          32u
+#define SL_VK_EMULATED_MATRIX_SHARED_BYTES 32768u
 /* Elements of a workgroup of a kernel that goes element by element. */
 #define SL_VK_ELEMS 256u
 /* Bytes of 256 elements of quantised input: q int8 [256], d f32 [8], sum int16 [16]

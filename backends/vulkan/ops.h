@@ -27,6 +27,18 @@ static inline uint64_t sl_vk_round_256(uint64_t bytes) {
 static inline bool sl_vk_has_tiles(const struct sl_vulkan *v) {
     return v->info.shared_bytes >= SL_VK_TILE_SHARED_BYTES;
 }
+/* Tiles go by cooperative matrices. */
+static inline bool sl_vk_by_matrices(const struct sl_vulkan *v) {
+    if (!v->fused_fma)
+        return v->emulate_matrices && v->info.shared_bytes >= SL_VK_EMULATED_MATRIX_SHARED_BYTES;
+    return v->info.matrix_k && v->info.shared_bytes >= SL_VK_MATRIX_SHARED_BYTES;
+}
+/* Rows of input of a tile. */
+static inline uint32_t sl_vk_tile_tok(const struct sl_vulkan *v) {
+    if (!sl_vk_by_matrices(v))
+        return SL_VK_TILE_TOK;
+    return v->fused_fma ? SL_VK_MATRIX_TOK : SL_VK_EMULATED_MATRIX_TOK;
+}
 static inline uint64_t sl_vk_most_tiles(uint64_t n_pairs, uint32_t n_expert) {
     uint64_t n = n_pairs / SL_VK_TILE_TOK + n_expert;
     return n < n_pairs ? n : n_pairs;

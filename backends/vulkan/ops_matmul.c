@@ -81,8 +81,8 @@ static enum sl_status rows(struct sl_vulkan *v, const struct sl_op_matmul *a, ui
                                : tall   ? SL_VK_matmul_tall
                                         : SL_VK_matmul_quant;
     if (!is_float && a->n_tok >= TILE_LEAST_ROWS && sl_vk_has_tiles(v)) {
-        n = sl_vk_div_up(o->w.n_out, SL_VK_TILE_ROWS) * sl_vk_div_up(a->n_tok, SL_VK_TILE_TOK);
-        kernel = SL_VK_matmul_tile;
+        n = sl_vk_div_up(o->w.n_out, SL_VK_TILE_ROWS) * sl_vk_div_up(a->n_tok, sl_vk_tile_tok(v));
+        kernel = sl_vk_by_matrices(v) ? SL_VK_matmul_matrix : SL_VK_matmul_tile;
     }
     return sl_vk_launch(v, kernel, (uint32_t)o->w.dtype, n, &k, sizeof k);
 }

@@ -45,14 +45,16 @@ static enum sl_status tiles(struct run *r, enum sl_dtype t, const struct sl_vk_m
                                      .by_pair = m->by_pair,
                                      .to_pair = m->to_pair};
     if (!r->grouped) {
-        const struct sl_vk_moe_group g = {m->ids,     m->pairs,    r->order,      r->tiles,
-                                          a->n_pairs, a->n_expert, SL_VK_TILE_TOK};
+        const struct sl_vk_moe_group g = {
+            m->ids, m->pairs, r->order, r->tiles, a->n_pairs, a->n_expert, sl_vk_tile_tok(r->v)};
         SL_TRY(SL_VK_LAUNCH(r->v, moe_group, 0, 1, g));
         r->grouped = true;
     }
+    uint64_t n_tiles = a->n_pairs / sl_vk_tile_tok(r->v) + a->n_expert;
     uint64_t n =
-        sl_vk_most_tiles(a->n_pairs, a->n_expert) * sl_vk_div_up(m->n_out, SL_VK_TILE_ROWS);
-    return sl_vk_launch(r->v, SL_VK_moe_tile, (uint32_t)t, n, &k, sizeof k);
+        (n_tiles < a->n_pairs ? n_tiles : a->n_pairs) * sl_vk_div_up(m->n_out, SL_VK_TILE_ROWS);
+    return sl_vk_launch(r->v, sl_vk_by_matrices(r->v) ? SL_VK_moe_matrix : SL_VK_moe_tile,
+                        (uint32_t)t, n, &k, sizeof k);
 }
 
 /* One matrix of the experts of all pairs. */

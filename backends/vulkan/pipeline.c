@@ -126,11 +126,13 @@ static enum sl_status load(struct sl_vulkan *v, enum sl_vk_kernel kernel) {
         sl_error("vulkan: the embedded kernels lack %s: the build is incomplete", names[kernel]);
         return SL_ERR_UNSUPPORTED;
     }
-    size_t n_words = m->bytes / sizeof(uint32_t);
-    uint32_t *words = malloc((n_words + SL_VK_SPIRV_ADDED_WORDS) * sizeof *words);
+    size_t n_words = m->bytes / sizeof(uint32_t), room = sl_vk_spirv_khr_words(n_words);
+    uint32_t *words = malloc((2 * room + SL_VK_SPIRV_ADDED_WORDS) * sizeof *words);
     if (!words)
         return SL_ERR_NOMEM;
-    n_words = sl_vk_spirv_declare(m->words, n_words, v->info.float_modes, words);
+    uint32_t *khr = words + room + SL_VK_SPIRV_ADDED_WORDS;
+    n_words = sl_vk_spirv_khr_matrices(m->words, n_words, khr);
+    n_words = sl_vk_spirv_declare(khr, n_words, v->info.float_modes, words);
     const VkShaderModuleCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
                                            .codeSize = n_words * sizeof *words,
                                            .pCode = words};
@@ -157,16 +159,31 @@ void sl_vk_pipelines_release(struct sl_vulkan *v) {
         v->vk.DestroyPipelineLayout(v->device, v->layout, NULL);
 }
 
-/* The constant of shaders/common.glsl. */
+static bool has_matrices(const struct sl_vulkan *v, enum sl_vk_kernel kernel) {
+    return v->fused_fma && (kernel == SL_VK_matmul_matrix || kernel == SL_VK_moe_matrix);
+}
+
+/* The constants of shaders/common.glsl and matrix.glsl. */
 static enum sl_status make(struct sl_vulkan *v, enum sl_vk_kernel kernel, uint32_t variant) {
-    const VkSpecializationMapEntry entry = {0, 0, sizeof variant};
-    const VkSpecializationInfo constants = {
-        .mapEntryCount = 1, .pMapEntries = &entry, .dataSize = sizeof variant, .pData = &variant};
+    const uint32_t values[] = {variant, v->info.matrix_k};
+    const VkSpecializationMapEntry entries[] = {{0, 0, sizeof *values},
+                                                {3, sizeof *values, sizeof *values}};
+    const bool matrices = has_matrices(v, kernel);
+    const VkSpecializationInfo constants = {.mapEntryCount = matrices ? 2 : 1,
+                                            .pMapEntries = entries,
+                                            .dataSize = sizeof values,
+                                            .pData = values};
+    const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
+        .requiredSubgroupSize = SL_VK_MATRIX_SUBGROUP};
     if (!v->module[kernel])
         SL_TRY(load(v, kernel));
     const VkComputePipelineCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
         .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                  .pNext = matrices ? &subgroup : NULL,
+                  .flags =
+                      matrices ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT : 0,
                   .stage = VK_SHADER_STAGE_COMPUTE_BIT,
                   .module = v->module[kernel],
                   .pName = "main",

@@ -22,4 +22,14 @@ struct sl_vk_float_modes {
 size_t sl_vk_spirv_declare(const uint32_t *words, size_t n_words, struct sl_vk_float_modes modes,
                            uint32_t *out);
 
+/* Copies a module, in which SPV_NV_cooperative_matrix becomes SPV_KHR_cooperative_matrix: glslang
+ * writes the latter from version 13 on, and GLSL of the two is all but the same. The three types of
+ * a product have to be different, since here, and not there, a type says which of the three it is.
+ * A module without such matrices stays as it is. out has room for sl_vk_spirv_khr_words(n_words);
+ * returns how many it has now, 0 for what is not such a module, or if there is no memory. */
+static inline size_t sl_vk_spirv_khr_words(size_t n_words) {
+    return n_words + n_words / 4 + 16;
+}
+size_t sl_vk_spirv_khr_matrices(const uint32_t *words, size_t n_words, uint32_t *out);
+
 #endif

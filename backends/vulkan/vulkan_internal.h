@@ -92,7 +92,8 @@ struct sl_vulkan {
     VkShaderModule module[SL_VK_KERNEL_COUNT];
     VkPipeline pipeline[SL_VK_KERNEL_COUNT][SL_DTYPE_COUNT]; /* made when first launched */
     struct sl_vk_times *times;                               /* NULL: launches are not timed */
-    bool fused_fma; /* the device's fma rounds once; else kernels compute it in doubles */
+    bool fused_fma;        /* the device's fma rounds once; else kernels compute it in doubles */
+    bool emulate_matrices; /* for tests, where it does not */
 };
 
 /* Turns a result into a status; logs the first one of a failure with `what`. */
