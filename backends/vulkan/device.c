@@ -194,6 +194,7 @@ static void set_caps(struct sl_vulkan *v) {
     caps->held_bytes = v->grids.bytes;
     caps->max_alloc_bytes = v->info.max_alloc_bytes;
     sl_vk_ops_caps(caps);
+    caps->rows_alike = !sl_vk_has_prompt_attention(v, 0);
     sl_debug("vulkan:%u: %s, %s, %llu MiB, %s, memory types %u and %u for staging, buffers of at "
              "most %llu MiB, %u queue%s",
              v->number, v->info.name, v->info.driver,

@@ -25,6 +25,7 @@
     X(attention)                                                                                   \
     X(attention_wide)                                                                              \
     X(attention_join)                                                                              \
+    X(attention_prompt)                                                                            \
     X(router)                                                                                      \
     X(moe_float)                                                                                   \
     X(moe_quant)                                                                                   \
@@ -160,8 +161,16 @@ struct sl_vk_attention {
     uint32_t stride_q, max_pages, window, chunk;
     float scale, softcap; /* the type of KV is the variant */
     uint32_t v_width;     /* elements of a row of V: of latents those of the whole row */
-    uint64_t parts;       /* 0: a workgroup has all parts of a row's positions */
+    union {
+        uint64_t parts;  /* 0: a workgroup has all parts of a row's positions */
+        uint32_t n_rows; /* attention_prompt: prompt rows; dims in sixteens are the variant */
+    };
 };
+/* Pairs of a row and a head of a workgroup of attention_prompt, elements of a head at most, and
+ * shared memory beside that of V. */
+#define SL_VK_PROMPT_PAIRS        64u
+#define SL_VK_PROMPT_DIM          128u
+#define SL_VK_PROMPT_SHARED_BYTES 19456u
 /* Parts of a row's positions at most, and heads times rows that are divided among workgroups:
  * shaders/attention_parts.glsl. */
 #define SL_VK_ATTENTION_PARTS 16u

@@ -6,6 +6,9 @@
 
 /* Of caps what follows from the kernels. */
 void sl_vk_ops_caps(struct sl_device_caps *caps);
+/* Prompt rows have an attention kernel of their own, for heads of so many elements of F16 at most,
+ * and so bits of their own. */
+bool sl_vk_has_prompt_attention(const struct sl_vulkan *v, uint32_t dim);
 uint64_t sl_vk_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *limits);
 bool sl_vk_supports(const struct sl_device *d, const struct sl_op_need *need);
 

@@ -5,6 +5,8 @@
 #define MAX_HEAD_DIM 1024u /* shaders/attention_wide.comp */
 #define UNITS        32u   /* elements of a thread of shaders/kv_write.comp */
 #define WRITE_UNITS  64u   /* ... and its threads */
+#define PAGE         64u   /* positions */
+#define PADDING      16u   /* bytes, of a row of V in shared memory */
 
 bool sl_vk_supports(const struct sl_device *d, const struct sl_op_need *need) {
     (void)d;
@@ -106,6 +108,36 @@ static enum sl_status attend(struct sl_device *d, enum sl_dtype dtype, uint32_t 
     return divided ? SL_VK_LAUNCH(v, attention_join, 0, n, join) : SL_OK;
 }
 
+bool sl_vk_has_prompt_attention(const struct sl_vulkan *v, uint32_t dim) {
+    uint32_t shared = SL_VK_PROMPT_SHARED_BYTES + PAGE * (2 * dim + PADDING);
+    return (v->fused_fma ? v->info.half_matrices : v->emulate_matrices) &&
+           dim <= SL_VK_PROMPT_DIM && v->info.shared_bytes >= shared;
+}
+
+/* k: of all rows. */
+static enum sl_status attend_prompt(struct sl_vulkan *v, uint32_t n_rows,
+                                    const struct sl_vk_attention *k) {
+    uint32_t n_heads = k->heads & 0xffff, n_kv = k->heads >> 16, per_kv = n_heads / n_kv;
+    uint32_t width = per_kv < SL_VK_PROMPT_PAIRS ? per_kv : SL_VK_PROMPT_PAIRS;
+    uint64_t n =
+        sl_vk_div_up(n_rows, SL_VK_PROMPT_PAIRS / width) * n_kv * sl_vk_div_up(per_kv, width);
+    uint32_t dim_k = k->dims & 0xffff, dim_v = k->dims >> 16;
+    struct sl_vk_attention own = *k;
+    own.n_rows = n_rows;
+    return SL_VK_LAUNCH(v, attention_prompt, (dim_k > dim_v ? dim_k : dim_v) / 16, n, own);
+}
+
+/* Whether rows' own kernel takes these. Never by how many rows there are: a row's bits would
+ * differ. */
+static bool takes_prompt(const struct sl_vulkan *v, const struct sl_op_attention *a) {
+    const struct sl_kv_view *kv = &a->kv;
+    uint64_t all = sl_vk_addr(kv->k) | sl_vk_addr(kv->v) | kv->k_page_bytes | kv->v_page_bytes;
+    uint32_t dims = kv->head_dim_k | kv->head_dim_v;
+    uint32_t dim = kv->head_dim_k > kv->head_dim_v ? kv->head_dim_k : kv->head_dim_v;
+    return kv->dtype == SL_DTYPE_F16 && dims % 16 == 0 && all % 16 == 0 &&
+           sl_vk_has_prompt_attention(v, dim);
+}
+
 enum sl_status sl_vk_op_attention(struct sl_device *d, const struct sl_op_attention *a) {
     const struct sl_vk_attention k = {.k = sl_vk_addr(a->kv.k),
                                       .v = sl_vk_addr(a->kv.v),
@@ -129,7 +161,19 @@ enum sl_status sl_vk_op_attention(struct sl_device *d, const struct sl_op_attent
     /* sl_vk_supports says so of dimensions before anything is loaded */
     if (a->kv.head_dim_k > MAX_HEAD_DIM || a->kv.head_dim_v > MAX_HEAD_DIM || a->n_heads > 0xffff)
         return SL_ERR_UNSUPPORTED;
-    return attend(d, a->kv.dtype, a->n_tok, &k);
+    struct sl_vulkan *v = (struct sl_vulkan *)d;
+    if (a->n_decode >= a->n_tok || !takes_prompt(v, a))
+        return attend(d, a->kv.dtype, a->n_tok, &k);
+    SL_TRY(attend(d, a->kv.dtype, a->n_decode, &k));
+    struct sl_vk_attention prompt = k;
+    uint64_t n = a->n_decode;
+    prompt.q += n * a->stride_q * sizeof(float);
+    prompt.y += n * a->n_heads * a->kv.head_dim_v * sizeof(float);
+    prompt.row_seq += n * sizeof(uint32_t);
+    prompt.row_len += n * sizeof(uint32_t);
+    if (n)
+        sl_vk_overlap(v);
+    return attend_prompt(v, a->n_tok - a->n_decode, &prompt);
 }
 
 /* Latents are the keys of one head, whose first elements are its values too. */

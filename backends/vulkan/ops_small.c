@@ -13,7 +13,6 @@ void sl_vk_ops_caps(struct sl_device_caps *caps) {
     caps->sigmoid_topk = caps->router_groups = true;
     caps->extra_args = true;
     caps->fused_ops = (1u << SL_FUSED_COUNT) - 1;
-    caps->rows_alike = true; /* one kernel for generated and prompt rows */
 }
 
 static uint64_t elems(uint64_t n) {

@@ -160,7 +160,8 @@ void sl_vk_pipelines_release(struct sl_vulkan *v) {
 }
 
 static bool has_matrices(const struct sl_vulkan *v, enum sl_vk_kernel kernel) {
-    return v->fused_fma && (kernel == SL_VK_matmul_matrix || kernel == SL_VK_moe_matrix);
+    return v->fused_fma && (kernel == SL_VK_matmul_matrix || kernel == SL_VK_moe_matrix ||
+                            kernel == SL_VK_attention_prompt);
 }
 
 /* The constants of shaders/common.glsl and matrix.glsl. */
