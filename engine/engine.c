@@ -327,7 +327,7 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
     if (status == SL_OK) {
         const struct sl_pipeline_hooks hooks = {arrived, meanwhile, stopping, e};
         sl_activity_init(&e->activity, e->plan.streaming, e->plan.n_experts);
-        sl_gauge(table_bytes, e->plan.tables ? 0 : e->plan.large_table_bytes);
+        sl_gauge(table_bytes, e->plan.streamed_tables ? 0 : e->plan.large_table_bytes);
         sl_gauge(table_streamed_bytes, e->plan.streamed_table_bytes);
         sl_gauge(table_cache_bytes, e->plan.table_cache_bytes);
         name_machines(e);

@@ -15,8 +15,8 @@ static void *take(uintptr_t *cursor, uint64_t n, size_t elem_bytes) {
     return p;
 }
 
-static uint32_t tables_elems(const struct sl_memory_plan *p) {
-    return sl_step_elems(sl_forward_table_rows(p->config.batch_tokens), p->n_logit_rows);
+static uint32_t step_elems(const struct sl_memory_plan *p) {
+    return sl_step_elems(sl_forward_step_rows(p->config.batch_tokens), p->n_logit_rows);
 }
 
 /* Elements of a tensor of gates' places that has to become floats; 0: it is, or there is none. */
@@ -55,9 +55,9 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->places = take(&c, n_places, 4);
     uint64_t embds = rows * hp->n_layer * hp->n_embd_layer;
     for (uint32_t i = 0; i < SL_TABLES; i++)
-        a->table_rows[i] =
-            take(&c, p->tables >> i & 1 ? rows : 0, sl_table_row_bytes(model, (enum sl_table_id)i));
-    a->table_ids = take(&c, p->tables ? rows : 0, 4);
+        a->table_rows[i] = take(&c, p->streamed_tables >> i & 1 ? rows : 0,
+                                sl_table_row_bytes(model, (enum sl_table_id)i));
+    a->table_ids = take(&c, p->streamed_tables ? rows : 0, 4);
     a->layer_embd = take(&c, embds, 4);
     a->layer_made = take(&c, embds, 4);
     a->early_h = take(&c, rows * needs.early, 4);
@@ -97,7 +97,7 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->refs = take(&c, refs, sizeof *a->refs);
     a->adjugate_refs = take(&c, p->reads_back ? (uint64_t)hp->n_layer * needs.adjugate : 0,
                             sizeof *a->adjugate_refs);
-    a->tables = take(&c, tables_elems(p), 4);
+    a->step_arrays = take(&c, step_elems(p), 4);
     uint64_t table = (uint64_t)p->config.parallel * p->session_pages;
     a->page_table = take(&c, table, 4);
     a->tail_table = take(&c, p->n_tails ? table : 0, 4);
@@ -117,13 +117,12 @@ uint64_t sl_forward_host_bytes(const struct sl_model *model, const struct sl_mem
     uint64_t pages = sl_page_table_bytes(plan->config.parallel, plan->session_pages);
     uint64_t from = hp->n_draft ? plan->config.batch_tokens * sizeof(uint32_t) : 0;
     for (uint32_t i = 0; i < SL_TABLES && plan->reads_back; i++)
-        from += plan->tables >> i & 1
+        from += plan->streamed_tables >> i & 1
                     ? plan->config.batch_tokens * sl_table_row_bytes(model, (enum sl_table_id)i)
                     : 0;
     return pages * (plan->n_tails ? 2 : 1) + from + plan->config.batch_tokens + plan->n_logit_rows +
-           1 + tables_elems(plan) * sizeof(uint32_t) +
-           hp->n_layer * sizeof(struct sl_layer_weights) + sl_kv_list_bytes(hp->n_layer) +
-           refs * sizeof(struct sl_expert_ref);
+           1 + step_elems(plan) * sizeof(uint32_t) + hp->n_layer * sizeof(struct sl_layer_weights) +
+           sl_kv_list_bytes(hp->n_layer) + refs * sizeof(struct sl_expert_ref);
 }
 
 /* ---- create, destroy ---- */
@@ -176,9 +175,9 @@ static enum sl_status read_places(struct sl_forward *f, const struct sl_weights 
         n = w.n_out - row < most ? w.n_out - row : most;
         for (uint32_t i = 0; i < n; i++)
             ids[i] = row + i;
-        SL_TRY(sl_forward_upload(f, f->a.tables, ids, n * sizeof *ids));
+        SL_TRY(sl_forward_upload(f, f->a.step_arrays, ids, n * sizeof *ids));
         SL_TRY(sl_op_embed(f->dev, &(struct sl_op_embed){.w = w,
-                                                         .ids = f->a.tables,
+                                                         .ids = f->a.step_arrays,
                                                          .y = y + (size_t)row * w.n_in,
                                                          .n_tok = n,
                                                          .scale = 1}));
@@ -275,7 +274,7 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
     f->dev = dev;
     f->kv = config->kv;
     f->fetch = config->fetch;
-    f->table_store = config->tables;
+    f->table_store = config->table_store;
     f->timeline = config->timeline;
     f->routes = config->routes;
     enum sl_status status = sl_forward_bind(f, config->model, config->weights, err);
@@ -285,15 +284,15 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
         goto fail;
     f->row_failed = calloc(plan->config.batch_tokens, 1);
     f->out_failed = calloc(plan->n_logit_rows + 1, 1);
-    f->tables = calloc(tables_elems(plan), sizeof *f->tables);
+    f->step_arrays = calloc(step_elems(plan), sizeof *f->step_arrays);
     if (f->hp->n_draft)
         f->draft_from = calloc(plan->config.batch_tokens, sizeof *f->draft_from);
     status = sl_page_table_init(&f->pages, plan->config.parallel, plan->session_pages);
     if (status == SL_OK && plan->n_tails)
         status = sl_page_table_init(&f->tails, plan->config.parallel, plan->session_pages);
-    if (status != SL_OK || !f->row_failed || !f->out_failed || !f->tables ||
+    if (status != SL_OK || !f->row_failed || !f->out_failed || !f->step_arrays ||
         (f->hp->n_draft && !f->draft_from)) {
-        status = sl_fail(err, SL_ERR_NOMEM, "no memory for the step tables");
+        status = sl_fail(err, SL_ERR_NOMEM, "no memory for the step arrays");
         goto fail;
     }
     if (plan->reads_back) {
@@ -347,7 +346,7 @@ void sl_forward_destroy(struct sl_forward **pf) {
     sl_page_table_release(&f->tails);
     free(f->row_failed);
     free(f->out_failed);
-    free(f->tables);
+    free(f->step_arrays);
     free(f->draft_from);
     free(f->lane_biases);
     free(f->arriving_own);
@@ -396,7 +395,7 @@ enum sl_status sl_forward_prepare(struct sl_forward *f, const struct sl_step *st
     SL_TRY(sl_forward_ask_tables(f, where));
     sl_forward_begin_seqno(f);
     SL_FORWARD_TRY("placing experts", sl_forward_place(f));
-    SL_FORWARD_TRY("step tables", sl_forward_upload_tables(f));
+    SL_FORWARD_TRY("step arrays", sl_forward_upload_step(f));
     return SL_OK;
 }
 

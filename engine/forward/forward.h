@@ -29,10 +29,10 @@ struct sl_forward_config {
     const struct sl_kv_data *kv;
     struct sl_fetch
         *fetch; /* where the routed experts come from; NULL: they are among the weights */
-    struct sl_table_store *tables;    /* NULL: no table is streamed */
-    struct sl_timeline *timeline;     /* NULL: no trace */
-    struct sl_route_recorder *routes; /* NULL: they are not recorded */
-    bool send_by_host;                /* a slice sends its rows by way of host memory */
+    struct sl_table_store *table_store; /* NULL: no table is streamed */
+    struct sl_timeline *timeline;       /* NULL: no trace */
+    struct sl_route_recorder *routes;   /* NULL: they are not recorded */
+    bool send_by_host;                  /* a slice sends its rows by way of host memory */
 };
 
 /* Binds the weights and allocates the activations that the plan counted. Refuses, by name, a tensor

@@ -93,7 +93,7 @@ static enum sl_status upload(struct sl_forward *f, const struct sl_draft_rows *r
     uint32_t n_rows = f->step.n_rows, none = f->plan->config.batch_tokens;
     for (uint32_t i = 0; i < n_rows; i++)
         f->draft_from[i] = rows->from[i] == SL_DRAFT_NO_STATE ? none : rows->from[i];
-    SL_TRY(sl_forward_upload_tables(f));
+    SL_TRY(sl_forward_upload_step(f));
     return sl_forward_upload(f, f->a.draft_from, f->draft_from, n_rows * sizeof *f->draft_from);
 }
 

@@ -118,7 +118,7 @@ struct sl_activations {
     struct sl_expert_ref *refs; /* [n_layer, n_expert], only where results are read back; and */
     struct sl_expert_ref *adjugate_refs; /* those of struct sl_forward */
     uint32_t *next_ids;                  /* [SL_FETCH_PREDICTIONS] x [rows, k] */
-    uint32_t *tables;                    /* of a step: sl_forward_table_rows(), L */
+    uint32_t *step_arrays;               /* of a step: sl_forward_step_rows(), L */
     uint32_t *page_table;                /* [parallel, session_pages] */
     uint32_t *tail_table;                /* the same, of tail pages; nothing where there are none */
 };
@@ -135,7 +135,7 @@ static inline size_t sl_forward_blocks(const struct sl_hparams *hp, uint32_t n) 
 
 /* Rows that the device's tables have room for in a step of n: as many in all that are graphs, which
  * have the tables' addresses. */
-static inline uint32_t sl_forward_table_rows(uint32_t n) {
+static inline uint32_t sl_forward_step_rows(uint32_t n) {
     return (n + SL_FORWARD_GRAPHS - 1) / SL_FORWARD_GRAPHS * SL_FORWARD_GRAPHS;
 }
 
@@ -164,8 +164,8 @@ struct sl_forward {
     struct sl_activations a;
     float rope_mscale[SL_MAX_ROPES];
     struct sl_step step;      /* the one that is being run; its arrays are the caller's */
-    struct sl_step on_device; /* its arrays alone: their copies in a.tables */
-    uint32_t *tables;         /* as they go there */
+    struct sl_step on_device; /* its arrays alone: their copies in a.step_arrays */
+    uint32_t *step_arrays;    /* as they go there */
     uint64_t n_experts;       /* routed experts that it computes, each once a layer */
     float *logits;            /* its, where they are computed; NULL: none */
     /* As on the device, but for what is still to be written; tails: empty where there are none. */
@@ -266,7 +266,7 @@ enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum 
 #define SL_FORWARD_TRY(op, call) SL_TRY(sl_forward_at(where, op, call))
 
 /* forward_ops.c: what the ops read of f->step. */
-enum sl_status sl_forward_upload_tables(struct sl_forward *f) SL_MUST_CHECK;
+enum sl_status sl_forward_upload_step(struct sl_forward *f) SL_MUST_CHECK;
 /* forward_tables.c: binds streamed tables, when the activations are there; asks for the rows of
  * f->step; waits for them, and counts those that failed. */
 enum sl_status sl_forward_tables_init(struct sl_forward *f, const struct sl_model *model,
@@ -277,7 +277,7 @@ enum sl_status sl_forward_take_tables(struct sl_forward *f,
                                       const struct sl_place *where) SL_MUST_CHECK;
 /* Which rows of a table the step's tokens have. */
 static inline const uint32_t *sl_forward_rows_of(const struct sl_forward *f, enum sl_table_id id) {
-    return f->plan->tables >> id & 1 ? f->a.table_ids : f->on_device.ids;
+    return f->plan->streamed_tables >> id & 1 ? f->a.table_ids : f->on_device.ids;
 }
 /* forward_draft.c: when the activations are there. */
 enum sl_status sl_forward_draft_init(struct sl_forward *f, struct sl_err *err) SL_MUST_CHECK;

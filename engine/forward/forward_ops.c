@@ -164,11 +164,11 @@ struct sl_state_view sl_forward_state(const struct sl_forward *f, const struct s
     };
 }
 
-enum sl_status sl_forward_upload_tables(struct sl_forward *f) {
+enum sl_status sl_forward_upload_step(struct sl_forward *f) {
     const struct sl_step *s = &f->step;
-    uint32_t room = sl_forward_table_rows(s->n_rows);
+    uint32_t room = sl_forward_step_rows(s->n_rows);
     uint32_t n_out = f->output.data && !s->keep_all ? s->n_out : 0;
-    size_t n = sl_step_pack(s, room, n_out, f->tables);
-    f->on_device = sl_step_lay(f->a.tables, room, n_out);
-    return sl_forward_upload(f, f->a.tables, f->tables, n * sizeof *f->tables);
+    size_t n = sl_step_pack(s, room, n_out, f->step_arrays);
+    f->on_device = sl_step_lay(f->a.step_arrays, room, n_out);
+    return sl_forward_upload(f, f->a.step_arrays, f->step_arrays, n * sizeof *f->step_arrays);
 }

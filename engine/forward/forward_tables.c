@@ -9,7 +9,7 @@ static struct sl_weight *weight_of(struct sl_forward *f, enum sl_table_id id) {
 }
 
 static bool is_streamed(const struct sl_forward *f, uint32_t table) {
-    return f->plan->tables >> table & 1;
+    return f->plan->streamed_tables >> table & 1;
 }
 
 /* Where the host cannot follow device addresses, rows arrive in its own memory. */

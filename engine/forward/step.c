@@ -6,23 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows, uint32_t max_out) {
-    uint32_t *out_rows = tables + 6 * max_rows + SL_STEP_SEQNOS;
-    return (struct sl_step){.tables = tables,
-                            .ids = tables,
-                            .pos = (int32_t *)(tables + max_rows),
-                            .slot = tables + 2 * max_rows,
-                            .row_seq = tables + 3 * max_rows,
-                            .row_len = tables + 4 * max_rows,
-                            .tail_slot = tables + 5 * max_rows,
-                            .seqno = tables + 6 * max_rows,
+struct sl_step sl_step_lay(uint32_t *arrays, uint32_t max_rows, uint32_t max_out) {
+    uint32_t *out_rows = arrays + 6 * max_rows + SL_STEP_SEQNOS;
+    return (struct sl_step){.arrays = arrays,
+                            .ids = arrays,
+                            .pos = (int32_t *)(arrays + max_rows),
+                            .slot = arrays + 2 * max_rows,
+                            .row_seq = arrays + 3 * max_rows,
+                            .row_len = arrays + 4 * max_rows,
+                            .tail_slot = arrays + 5 * max_rows,
+                            .seqno = arrays + 6 * max_rows,
                             .out_rows = out_rows,
                             .sums_at = (float *)(out_rows + max_out)};
 }
 
 uint32_t sl_step_pack(const struct sl_step *s, uint32_t max_rows, uint32_t n_out,
-                      uint32_t *out_tables) {
-    struct sl_step to = sl_step_lay(out_tables, max_rows, n_out);
+                      uint32_t *out_arrays) {
+    struct sl_step to = sl_step_lay(out_arrays, max_rows, n_out);
     size_t bytes = s->n_rows * sizeof *s->ids;
     assert(s->n_rows <= max_rows);
     memcpy(to.ids, s->ids, bytes);

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Rows [0, n_decode) are generated rows, the others prompt rows; rows of one session ascend in
- * position. The arrays from ids to sums_at lie one behind the other in tables. */
+ * position. The arrays from ids to sums_at lie one behind the other in arrays. */
 struct sl_step {
     uint32_t micro_batch; /* which of those that may be under way at once */
     uint32_t n_rows, n_decode;
@@ -22,7 +22,7 @@ struct sl_step {
     bool keep_all;     /* keep all rows' hidden states for sl_forward_logits; n_out is ignored */
     bool only_largest; /* of the logits nobody needs more than the largest of each row */
     bool received;     /* its rows are sent by ops of the stage before, under the number in seqno */
-    uint32_t *tables;  /* where the arrays begin */
+    uint32_t *arrays;  /* where the arrays begin */
     uint32_t *ids;     /* [n_rows] token */
     int32_t *pos;      /* [n_rows] position in its session */
     uint32_t *slot;    /* [n_rows] KV position: page * SL_KV_PAGE_TOKENS + index */
@@ -44,18 +44,18 @@ struct sl_step {
  * writes its own. */
 enum { SL_STEP_CHANNEL, SL_STEP_RECEIVES, SL_STEP_SENDS, SL_STEP_SEQNOS };
 
-/* Elements of the tables with room for so many rows and rows of logits. */
+/* Elements of the arrays with room for so many rows and rows of logits. */
 static inline uint32_t sl_step_elems(uint32_t max_rows, uint32_t max_out) {
     return 6 * max_rows + SL_STEP_SEQNOS + 2 * max_out;
 }
 /* The arrays over a block of sl_step_elems elements, which stays the caller's; everything else is
  * zero, and failed, of max_rows, is still to be set. */
-struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows, uint32_t max_out);
-/* Copies the rows that there are, and the first n_out of those with logits, to tables of their own
+struct sl_step sl_step_lay(uint32_t *arrays, uint32_t max_rows, uint32_t max_out);
+/* Copies the rows that there are, and the first n_out of those with logits, to arrays of their own
  * with room for max_rows and n_out, as sl_step_lay() lays them; what lies between is left alone.
- * Returns how many elements, from the first, that takes: a step of few rows has tables of few. */
+ * Returns how many elements, from the first, that takes: a step of few rows has short arrays. */
 uint32_t sl_step_pack(const struct sl_step *step, uint32_t max_rows, uint32_t n_out,
-                      uint32_t *out_tables);
+                      uint32_t *out_arrays);
 /* Empties it. */
 void sl_step_begin(struct sl_step *step);
 /* The row of a token at position pos of the session in that row of the page tables, whose KV goes

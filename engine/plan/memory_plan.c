@@ -226,7 +226,7 @@ static enum sl_status plan_kv(const struct sl_model *slice, const struct sl_mode
 /* Bytes of the weights that are resident from the start. */
 static enum sl_status plan_weights(const struct subject *s, bool experts, struct sl_memory_plan *p,
                                    struct sl_err *err) {
-    const struct sl_weights_part part = {experts, p->tables};
+    const struct sl_weights_part part = {experts, p->streamed_tables};
     struct sl_weights_layout layout;
     enum sl_status status = sl_weights_layout_make(s->model, part, s->dev, &layout, err);
     if (status != SL_OK)
@@ -320,13 +320,14 @@ static void plan_fixed(const struct subject *s, struct sl_memory_plan *p) {
     const struct sl_hparams *hp = &s->model->hp;
     const struct sl_device *dev = s->dev;
     p->table_bytes = p->table_rows = 0;
-    if (p->tables) { /* two blocks of whole huge pages, the rows that land being registered */
+    if (p->streamed_tables) { /* two blocks of whole huge pages, the rows that land being registered
+                               */
         p->table_bytes =
-            sl_table_store_bytes(s->model, p->tables, p->table_cache_bytes, &p->config) *
+            sl_table_store_bytes(s->model, p->streamed_tables, p->table_cache_bytes, &p->config) *
                 (SL_REGISTERED_SHARE + 1) / SL_REGISTERED_SHARE +
             2 * SL_HUGE_PAGE_BYTES;
         p->table_rows =
-            sl_table_store_cached(s->model, p->tables, p->table_cache_bytes, &p->config);
+            sl_table_store_cached(s->model, p->streamed_tables, p->table_cache_bytes, &p->config);
     }
     p->activation_bytes = sl_forward_activation_bytes(s->model, p);
     p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) + dev->caps.held_bytes : 0;
@@ -500,7 +501,7 @@ static enum sl_status plan_experts(const struct subject *s, struct sl_memory_pla
 static enum sl_status plan_streamed_tables(const struct subject *s, uint32_t tables,
                                            struct sl_memory_plan *p, struct sl_err *err) {
     struct sl_memory_plan least = *p;
-    p->tables = least.tables = tables;
+    p->streamed_tables = least.streamed_tables = tables;
     p->streamed_table_bytes = least.streamed_table_bytes = sl_tables_bytes(s->model, tables);
     p->table_cache_bytes = least.table_cache_bytes = p->config.table_cache_bytes;
     if (p->config.table_cache_bytes)
@@ -529,7 +530,7 @@ static enum sl_status plan_tables(const struct subject *s, struct sl_memory_plan
                                   struct sl_err *err) {
     uint32_t possible = sl_tables_possible(s->model), large = sl_tables_large(s->model);
     enum sl_tables_where where = p->config.tables;
-    p->tables = 0;
+    p->streamed_tables = 0;
     p->table_cache_bytes = p->streamed_table_bytes = 0;
     p->large_table_bytes = sl_tables_bytes(s->model, large);
     if (where == SL_TABLES_STREAMED && possible) {
@@ -624,7 +625,7 @@ static void add_stage_rows(struct sl_memory_plan *p, const struct sl_model *m,
     enum sl_memory_kind there = p->discrete ? SL_MEMORY_DEVICE : SL_MEMORY_HOST;
     uint64_t resident_experts = p->streaming ? 0 : p->expert_bytes;
     double experts = p->n_experts ? p->n_experts : 1;
-    uint64_t resident_tables = sl_tables_bytes(m, sl_tables_large(m) & ~p->tables);
+    uint64_t resident_tables = sl_tables_bytes(m, sl_tables_large(m) & ~p->streamed_tables);
     add_row(p, "dense weights", there, p->weight_bytes - resident_experts - resident_tables, "%s",
             which_weights(m));
     add_row(p, "tables", there, resident_tables, "resident: %s", p->tables_why);
@@ -668,7 +669,7 @@ static void add_process_rows(struct sl_memory_plan *p) {
             "list and buffers for %.1f MiB on disk", (double)c->cache_disk_bytes / 0x1p20);
     add_row(p, "host tables", SL_MEMORY_HOST,
             p->host_bytes - p->prefix_disk_bytes - p->prefix_ram_bytes - p->lane_bytes,
-            "step tables, the sampler, the trace");
+            "step arrays, the sampler, the trace");
     add_row(p, "links", SL_MEMORY_HOST, p->link_bytes,
             "to other machines, and messages on the way");
     add_row(p, "CPU lane", SL_MEMORY_HOST, p->lane_bytes, "%u thread%s that compute experts too",

@@ -33,7 +33,7 @@ static void add_bytes(const struct sl_memory_plan *p, struct sl_memory_plan *w) 
     w->table_cache_bytes += p->table_cache_bytes;
     w->large_table_bytes += p->large_table_bytes;
     w->streamed_table_bytes += p->streamed_table_bytes;
-    w->tables |= p->tables;
+    w->streamed_tables |= p->streamed_tables;
     w->tables_why = w->tables_why ? w->tables_why : p->tables_why;
     w->device_slot_bytes += p->device_slot_bytes;
     w->pinned_bytes += p->pinned_bytes;

@@ -24,7 +24,7 @@
 #include <string.h>
 
 struct sl_guesser {
-    struct sl_step step; /* rows of the layer, with tables and failed of their own */
+    struct sl_step step; /* rows of the layer, with arrays and failed of their own */
     uint32_t *from;      /* [batch_tokens] which state each reads */
     uint32_t *whose;     /* [outputs] the slots whose next tokens are guessed */
     uint32_t *row;       /* [outputs] their rows */
@@ -38,7 +38,7 @@ void sl_guesser_destroy(struct sl_guesser **pg) {
     struct sl_guesser *g = *pg;
     if (!g)
         return;
-    free(g->step.tables);
+    free(g->step.arrays);
     free(g->step.failed);
     free(g->from);
     free(g->whose);
@@ -50,20 +50,20 @@ void sl_guesser_destroy(struct sl_guesser **pg) {
 enum sl_status sl_guesser_create(struct sl_engine *e, struct sl_err *err) {
     uint32_t rows = e->plan.config.batch_tokens, out = e->plan.n_logit_rows;
     struct sl_guesser *g = calloc(1, sizeof *g);
-    uint32_t *tables = calloc(sl_step_elems(rows, out), sizeof *tables);
-    if (!g || !tables) {
+    uint32_t *arrays = calloc(sl_step_elems(rows, out), sizeof *arrays);
+    if (!g || !arrays) {
         free(g);
-        free(tables);
-        return sl_fail(err, SL_ERR_NOMEM, "no memory for tables of guessed tokens");
+        free(arrays);
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the arrays of guessed tokens");
     }
-    g->step = sl_step_lay(tables, rows, out);
+    g->step = sl_step_lay(arrays, rows, out);
     g->step.failed = calloc(rows, 1);
     g->from = calloc(rows, sizeof *g->from);
     g->whose = calloc(out, sizeof *g->whose);
     g->row = calloc(out, sizeof *g->row);
     if (!g->step.failed || !g->from || !g->whose || !g->row) {
         sl_guesser_destroy(&g);
-        return sl_fail(err, SL_ERR_NOMEM, "no memory for tables of guessed tokens");
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the arrays of guessed tokens");
     }
     sl_draft_trial_init(&g->trial, e->plan.config.draft_auto);
     e->guesser = g;

@@ -35,7 +35,7 @@ static void begin_step(struct sl_micro_batch *l, struct sl_stage_call *c) {
     c->with.failed = s->failed;
     c->with.pages = &l->pages;
     c->with.tails = &l->tails;
-    c->with.tables = s->tables;
+    c->with.step_arrays = s->arrays;
     c->with.rows = NULL;
 }
 
@@ -101,8 +101,8 @@ enum sl_status sl_micro_batch_init(struct sl_micro_batch *l, uint32_t index,
                                         .may_be_canceled = true};
     atomic_init(&l->item.canceled, false);
     atomic_init(&l->item.under_way, false);
-    uint32_t *tables = calloc(sl_step_elems(c->batch_tokens, plan->n_logit_rows), sizeof *tables);
-    l->step = sl_step_lay(tables, c->batch_tokens, plan->n_logit_rows);
+    uint32_t *arrays = calloc(sl_step_elems(c->batch_tokens, plan->n_logit_rows), sizeof *arrays);
+    l->step = sl_step_lay(arrays, c->batch_tokens, plan->n_logit_rows);
     l->step.micro_batch = index;
     l->step.failed = calloc(c->batch_tokens, 1);
     for (uint32_t i = 0; i < SL_MAX_STAGES; i++) {
@@ -113,14 +113,14 @@ enum sl_status sl_micro_batch_init(struct sl_micro_batch *l, uint32_t index,
     enum sl_status status = sl_page_table_init(&l->pages, c->parallel, plan->session_pages);
     if (status == SL_OK && plan->n_tails)
         status = sl_page_table_init(&l->tails, c->parallel, plan->session_pages);
-    if (status == SL_OK && tables && l->step.failed && l->shares)
+    if (status == SL_OK && arrays && l->step.failed && l->shares)
         return SL_OK;
     sl_micro_batch_release(l);
     return SL_ERR_NOMEM;
 }
 
 void sl_micro_batch_release(struct sl_micro_batch *l) {
-    free(l->step.tables);
+    free(l->step.arrays);
     free(l->step.failed);
     free(l->shares);
     sl_page_table_release(&l->pages);

@@ -21,7 +21,7 @@ struct sl_micro_batch_share {
 
 struct sl_micro_batch {
     struct sl_pipeline_item item; /* first */
-    struct sl_step step;          /* with its tables and failed */
+    struct sl_step step;          /* with its arrays and failed */
     struct sl_page_table pages;   /* changes that come with it */
     struct sl_page_table tails;   /* ... of tail pages; empty where there are none */
     struct sl_stage_call calls[SL_MAX_STAGES];

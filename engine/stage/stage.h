@@ -201,7 +201,7 @@ struct sl_stage_owner {
 struct sl_stage_arrays {
     /* A step's, as sl_step_lay() lays them with room for max_rows and max_out. A local stage uses
      * them until the micro-batch's next step. */
-    uint32_t *tables;
+    uint32_t *step_arrays;
     uint32_t max_rows, max_out;
     uint8_t *failed; /* [n_rows]; the stage adds to it */
     const struct sl_page_table *pages;

@@ -88,8 +88,8 @@ enum sl_status sl_stage_local_open(struct sl_stage_local *s, uint32_t index, uin
         status = sl_kv_data_init(&s->kv, s->dev, s->model, &size, err);
     if (status == SL_OK && s->plan->streaming)
         status = sl_store_create(s->model, s->plan, s->dev, known, timeline, &s->store, err);
-    if (status == SL_OK && s->plan->tables)
-        status = sl_table_store_create(s->model, s->plan, timeline, &s->tables, err);
+    if (status == SL_OK && s->plan->streamed_tables)
+        status = sl_table_store_create(s->model, s->plan, timeline, &s->table_store, err);
     show_plan(s);
     return sl_stage_local_blame(s, status, err);
 }
@@ -126,7 +126,7 @@ static void drop_arrivals(struct sl_stage_local *s) {
 static enum sl_status init_arrivals(struct sl_stage_local *s, struct sl_err *err) {
     enum sl_status status = SL_OK;
     uint32_t n = s->plan->n_micro_batches;
-    if (s->store || s->tables || !s->dev->caps.graphs || !sl_forward_come_host(s->forward, 0))
+    if (s->store || s->table_store || !s->dev->caps.graphs || !sl_forward_come_host(s->forward, 0))
         return SL_OK;
     for (uint32_t i = 0; i < n && status == SL_OK; i++)
         status = sl_signal_create(s->dev, &s->arrival[i]);
@@ -145,13 +145,13 @@ static enum sl_status init_arrivals(struct sl_stage_local *s, struct sl_err *err
 enum sl_status sl_stage_local_load(struct sl_stage_local *s, bool by_host,
                                    struct sl_progress *progress, struct sl_route_recorder *routes,
                                    struct sl_err *err) {
-    const struct sl_weights_part part = {!s->plan->streaming, s->plan->tables};
+    const struct sl_weights_part part = {!s->plan->streaming, s->plan->streamed_tables};
     enum sl_status status =
         sl_weights_load(s->model, part, s->dev, &sl_weights_system_io, progress, &s->weights, err);
     if (status == SL_OK && s->store)
         status = sl_store_check_files(s->store, err);
-    if (status == SL_OK && s->tables)
-        status = sl_table_store_check_files(s->tables, err);
+    if (status == SL_OK && s->table_store)
+        status = sl_table_store_check_files(s->table_store, err);
     if (status == SL_OK)
         status = sl_forward_create(&(struct sl_forward_config){.model = s->model,
                                                                .plan = s->plan,
@@ -159,7 +159,7 @@ enum sl_status sl_stage_local_load(struct sl_stage_local *s, bool by_host,
                                                                .weights = s->weights,
                                                                .kv = &s->kv,
                                                                .fetch = sl_stage_fetch(s),
-                                                               .tables = s->tables,
+                                                               .table_store = s->table_store,
                                                                .timeline = s->timeline,
                                                                .routes = routes,
                                                                .send_by_host = by_host},
@@ -183,7 +183,7 @@ void sl_stage_local_close(struct sl_stage_local *s) {
     strike_off(s);
     sl_activity_source_release(&s->activity);
     sl_forward_destroy(&s->forward);
-    sl_table_store_destroy(&s->tables);
+    sl_table_store_destroy(&s->table_store);
     sl_store_destroy(&s->store);
     sl_weights_destroy(&s->weights);
     sl_kv_data_release(&s->kv);
@@ -201,7 +201,7 @@ static void say_hello(struct sl_stage_local *s, struct sl_stage_hello *out) {
     *out = (struct sl_stage_hello){
         .name = {process_id, s->number},
         .rows_alike = s->dev->caps.rows_alike,
-        .loses_none = !s->store && !s->tables,
+        .loses_none = !s->store && !s->table_store,
         .begins_ahead = s->arrival[0] != NULL,
         .arithmetic = sl_arithmetic_hash(s->dev),
         .first_layer = hp->first_layer,
@@ -384,8 +384,8 @@ static enum sl_status perform(struct sl_stage_local *s, struct sl_stage_call *c)
     case SL_STAGE_QUIT:
         if (s->store)
             sl_store_quit(s->store);
-        if (s->tables)
-            sl_table_store_quit(s->tables);
+        if (s->table_store)
+            sl_table_store_quit(s->table_store);
         return SL_OK;
     case SL_STAGE_REQUESTS:
         break;
@@ -420,7 +420,7 @@ static void let_go(struct sl_stage *stage) {
 
 static bool loses_none(const struct sl_stage *stage) {
     const struct sl_stage_local *s = (const struct sl_stage_local *)(const void *)stage;
-    return !s->store && !s->tables;
+    return !s->store && !s->table_store;
 }
 
 /* Reads belong to the thread that began them, and some drivers' contexts to the one that uses them.

@@ -32,8 +32,8 @@ struct sl_stage_local {
     const struct sl_memory_plan *plan;
     struct sl_device *dev;
     struct sl_weights *weights;
-    struct sl_store *store;        /* NULL: all experts are resident */
-    struct sl_table_store *tables; /* NULL: no table is streamed */
+    struct sl_store *store;             /* NULL: all experts are resident */
+    struct sl_table_store *table_store; /* NULL: no table is streamed */
     struct sl_kv_data kv;
     struct sl_forward *forward;
     struct sl_timeline *timeline; /* NULL: no trace */

@@ -65,7 +65,7 @@ static enum sl_status check(const struct sl_stage_local *s, const struct sl_stag
 
 static struct sl_step step_of(const struct sl_stage_call *c) {
     const struct sl_ask_step *a = &c->ask.step;
-    struct sl_step step = sl_step_lay(c->with.tables, c->with.max_rows, c->with.max_out);
+    struct sl_step step = sl_step_lay(c->with.step_arrays, c->with.max_rows, c->with.max_out);
     step.micro_batch = a->micro_batch;
     step.n_rows = a->n_rows;
     step.n_decode = a->n_decode;
@@ -165,7 +165,7 @@ static bool is_canceled(const struct sl_abort *a) {
  * step again. */
 static enum sl_status begin_state(const struct sl_stage_local *s, const struct sl_step *step,
                                   bool again, struct sl_err *err) {
-    if (!s->store && !s->tables)
+    if (!s->store && !s->table_store)
         return SL_OK;
     enum sl_status status = again ? sl_kv_restore(&s->kv, step) : sl_kv_save(&s->kv, step);
     return status == SL_OK ? SL_OK
@@ -193,8 +193,8 @@ static enum sl_status start_layers(struct sl_stage_local *s, struct sl_stage_cal
             status = sl_forward_start(s->forward, &give_up.base, err);
         if (status == SL_OK && s->store) /* all that it needs has been read */
             status = sl_store_verify(s->store, err);
-        if (status == SL_OK && s->tables)
-            status = sl_table_store_verify(s->tables, err);
+        if (status == SL_OK && s->table_store)
+            status = sl_table_store_verify(s->table_store, err);
         if (status != SL_OK)
             status = abandon(s, c, status);
     } while (status == SL_AGAIN);

@@ -67,7 +67,7 @@ enum sl_status sl_message_arrays_init(struct sl_message_arrays *a,
                                       const struct sl_message_limits *l) {
     size_t blocks = n_blocks(l, l->max_out) + 1;
     memset(a, 0, sizeof *a);
-    a->tables = calloc(sl_step_elems(l->max_rows, l->max_out), sizeof *a->tables);
+    a->step_arrays = calloc(sl_step_elems(l->max_rows, l->max_out), sizeof *a->step_arrays);
     a->failed = calloc(l->max_rows, 1);
     a->rows = calloc((size_t)l->max_rows * l->n_row, sizeof *a->rows);
     a->logits = calloc((size_t)l->max_out * l->n_vocab, sizeof *a->logits);
@@ -78,8 +78,8 @@ enum sl_status sl_message_arrays_init(struct sl_message_arrays *a,
     enum sl_status status = sl_page_table_init(&a->pages, l->n_seq, l->seq_pages);
     if (status == SL_OK && l->n_tails)
         status = sl_page_table_init(&a->tails, l->n_seq, l->seq_pages);
-    if (status == SL_OK && a->tables && a->failed && a->rows && a->logits && a->max && a->sum &&
-        a->at && a->bytes)
+    if (status == SL_OK && a->step_arrays && a->failed && a->rows && a->logits && a->max &&
+        a->sum && a->at && a->bytes)
         return SL_OK;
     sl_message_arrays_release(a);
     return SL_ERR_NOMEM;
@@ -101,7 +101,7 @@ void sl_message_arrays_borrow(struct sl_message_arrays *a, float *rows) {
 }
 
 void sl_message_arrays_release(struct sl_message_arrays *a) {
-    free(a->tables);
+    free(a->step_arrays);
     free(a->failed);
     if (!a->borrows_rows)
         free(a->rows);
@@ -250,7 +250,7 @@ static enum sl_status put_step(struct writer *w, const struct sl_stage_call *c,
         (l->n_tails ? !is_planned(c->with.tails, l) : c->with.tails->n_seq != 0))
         return sl_fail(err, SL_ERR_PROTOCOL, "a step of %u rows, more than was planned for",
                        a->n_rows);
-    struct sl_step s = sl_step_lay(c->with.tables, c->with.max_rows, c->with.max_out);
+    struct sl_step s = sl_step_lay(c->with.step_arrays, c->with.max_rows, c->with.max_out);
     uint32_t n = a->n_rows;
     put_u32(w, a->micro_batch);
     put_u32(w, n);

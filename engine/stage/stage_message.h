@@ -49,7 +49,7 @@ static inline uint32_t sl_message_max_queued(const struct sl_message_limits *lim
 
 /* Where the arrays of one call go that is decoded. */
 struct sl_message_arrays {
-    uint32_t *tables;           /* of a step: sl_step_elems(max_rows, max_out) */
+    uint32_t *step_arrays;      /* of a step: sl_step_elems(max_rows, max_out) */
     uint8_t *failed;            /* [max_rows] */
     struct sl_page_table pages; /* changes */
     struct sl_page_table tails; /* likewise; empty where there are none */

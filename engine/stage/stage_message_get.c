@@ -192,7 +192,7 @@ static enum sl_status get_step(struct reader *r, const struct sl_message_limits 
         return malformed("numbers beyond what was planned for", SL_STAGE_STEP, err);
     if (later && !sl_stage_may_go_ahead(a))
         return malformed("a step that must not come before its rows", SL_STAGE_STEP, err);
-    struct sl_step s = sl_step_lay(into->tables, l->max_rows, l->max_out);
+    struct sl_step s = sl_step_lay(into->step_arrays, l->max_rows, l->max_out);
     s.n_rows = a->n_rows;
     s.n_out = a->n_out;
     get_words(r, s.ids, s.n_rows);
@@ -216,7 +216,7 @@ static enum sl_status get_step(struct reader *r, const struct sl_message_limits 
         (count_failed(into->failed, s.n_rows, &sound) != a->n_failed || !sound || !is_sound(&s, l)))
         return malformed("rows that cannot be", SL_STAGE_STEP, err);
     c->with = (struct sl_stage_arrays){
-        .tables = into->tables,
+        .step_arrays = into->step_arrays,
         .max_rows = l->max_rows,
         .max_out = l->max_out,
         .failed = into->failed,

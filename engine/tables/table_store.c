@@ -79,7 +79,7 @@ enum sl_status sl_table_store_create(const struct sl_model *model,
     s->plan = plan;
     s->timeline = timeline;
     struct sl_row_reader_config rc =
-        rows_config(model, plan->tables, plan->table_cache_bytes, &plan->config, s->id);
+        rows_config(model, plan->streamed_tables, plan->table_cache_bytes, &plan->config, s->id);
     s->n_tables = rc.n_tables;
     s->wants = calloc(rc.max_wants, sizeof *s->wants);
     enum sl_status status = s->wants

@@ -91,7 +91,7 @@ struct sl_memory_plan {
     /* Tables that steps read by row: bits of enum sl_table_id of those that are streamed, the bytes
      * of all that are large, the host memory that streaming takes, the part of it that is cache,
      * and how many rows of each table that keeps. */
-    uint32_t tables;
+    uint32_t streamed_tables;
     uint64_t large_table_bytes, streamed_table_bytes;
     uint64_t table_bytes, table_cache_bytes;
     uint32_t table_rows;
@@ -122,7 +122,7 @@ struct sl_memory_plan {
     uint64_t scratch_bytes;    /* the backend's own, what opening the device took with it */
     uint64_t prefix_ram_bytes; /* of host_bytes: ram_pages with their list */
     uint64_t prefix_disk_bytes; /* of host_bytes: for prefixes kept on disk */
-    uint64_t host_bytes;        /* step tables, sampler */
+    uint64_t host_bytes;        /* step arrays, sampler */
     uint64_t total_bytes;       /* of the host */
     /* The device's own memory: what is taken, the budget, and one that would do (0 = unknown). */
     uint64_t vram_total_bytes, vram_budget_bytes, vram_least_bytes;

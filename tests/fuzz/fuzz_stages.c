@@ -56,7 +56,7 @@ static void check_table(const struct sl_page_table *t, uint32_t seq, uint32_t n_
 /* Every number that leads into an array. */
 static void check_step(const struct sl_stage_call *c) {
     const struct sl_ask_step *a = &c->ask.step;
-    struct sl_step s = sl_step_lay(c->with.tables, c->with.max_rows, c->with.max_out);
+    struct sl_step s = sl_step_lay(c->with.step_arrays, c->with.max_rows, c->with.max_out);
     must(a->micro_batch < limits.n_micro_batches && a->n_rows && a->n_rows <= limits.max_rows);
     must(a->n_decode <= a->n_rows && a->n_out <= limits.max_out && a->n_failed <= a->n_rows);
     for (uint32_t i = 0; i < a->n_rows; i++) {

@@ -54,7 +54,7 @@ static struct sl_stage_call a_step(void) {
                                       .n_failed = 1,
                                       .only_largest = true,
                                       .sent = SL_SENT_ROWS};
-    struct sl_step s = sl_step_lay(here.tables, limits.max_rows, limits.max_out);
+    struct sl_step s = sl_step_lay(here.step_arrays, limits.max_rows, limits.max_out);
     s.failed = here.failed;
     for (uint32_t i = 0; i < 4; i++) {
         sl_step_add(&s, i % 2, 30 + i, 8 - i, 4 - i, 60 + i);
@@ -71,7 +71,7 @@ static struct sl_stage_call a_step(void) {
         here.tails.changed[i] = (struct sl_page_range){0, 0};
         sl_page_table_set(&here.tails, i, 2, 3 + i);
     }
-    c.with = (struct sl_stage_arrays){.tables = here.tables,
+    c.with = (struct sl_stage_arrays){.step_arrays = here.step_arrays,
                                       .max_rows = limits.max_rows,
                                       .max_out = limits.max_out,
                                       .failed = here.failed,
@@ -113,8 +113,8 @@ static void steps_come_out_as_they_went_in(void **state) {
     assert_int_equal(h.number, 77);
     assert_ok(get(wire, n, &got, false));
     assert_memory_equal(&got.ask.step, &c.ask.step, sizeof c.ask.step);
-    struct sl_step a = sl_step_lay(here.tables, limits.max_rows, limits.max_out),
-                   b = sl_step_lay(got.with.tables, got.with.max_rows, got.with.max_out);
+    struct sl_step a = sl_step_lay(here.step_arrays, limits.max_rows, limits.max_out),
+                   b = sl_step_lay(got.with.step_arrays, got.with.max_rows, got.with.max_out);
     assert_memory_equal(a.ids, b.ids, 4 * sizeof *a.ids);
     assert_memory_equal(a.pos, b.pos, 4 * sizeof *a.pos);
     assert_memory_equal(a.slot, b.slot, 4 * sizeof *a.slot);
@@ -297,7 +297,7 @@ static void leads_nowhere_else(const struct sl_stage_call *c) {
     const struct sl_ask_step *a = &c->ask.step;
     if (c->ask.what != SL_STAGE_STEP)
         return;
-    struct sl_step s = sl_step_lay(c->with.tables, c->with.max_rows, c->with.max_out);
+    struct sl_step s = sl_step_lay(c->with.step_arrays, c->with.max_rows, c->with.max_out);
     assert_true(a->micro_batch < limits.n_micro_batches && a->n_rows &&
                 a->n_rows <= limits.max_rows);
     assert_true(a->n_decode <= a->n_rows && a->n_out <= limits.max_out);

@@ -185,7 +185,7 @@ static void begin_message(struct message *m, const struct sl_message_limits *l,
     assert_non_null(m->bytes);
     m->walk.l = l;
     m->walk.ask = &m->call.ask;
-    m->call.with = (struct sl_stage_arrays){.tables = m->arrays.tables,
+    m->call.with = (struct sl_stage_arrays){.step_arrays = m->arrays.step_arrays,
                                             .max_rows = l->max_rows,
                                             .max_out = l->max_out,
                                             .failed = m->arrays.failed,
@@ -231,7 +231,7 @@ static void a_step(struct message *m, const struct sl_message_limits *l, uint8_t
                                             .n_failed = 1,
                                             .only_largest = true,
                                             .sent = sent};
-    struct sl_step s = sl_step_lay(m->arrays.tables, l->max_rows, l->max_out);
+    struct sl_step s = sl_step_lay(m->arrays.step_arrays, l->max_rows, l->max_out);
     s.failed = m->arrays.failed;
     for (uint32_t i = 0; i < 4; i++) {
         sl_step_add(&s, i % 2, 30 + i, 8 - i, 4 - i, 60 + i);
@@ -266,7 +266,7 @@ static void steps(void **state) {
         is(w, "dead", 0);
         is(w, "sent", sent);
         is(w, "later", 0);
-        struct sl_step s = sl_step_lay(m.arrays.tables, l->max_rows, l->max_out);
+        struct sl_step s = sl_step_lay(m.arrays.step_arrays, l->max_rows, l->max_out);
         are(w, "ids", s.ids, 16);
         are(w, "pos", s.pos, 16);
         are(w, "slot", s.slot, 16);

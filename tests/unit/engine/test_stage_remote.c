@@ -259,14 +259,14 @@ static struct sl_stage_call step_ahead(const struct sl_message_arrays *a) {
     struct sl_stage_call c = {.ask = {.what = SL_STAGE_STEP}};
     c.ask.step =
         (struct sl_ask_step){.n_rows = 1, .n_decode = 1, .n_out = 1, .sent = SL_SENT_LATER};
-    c.with = (struct sl_stage_arrays){.tables = a->tables,
+    c.with = (struct sl_stage_arrays){.step_arrays = a->step_arrays,
                                       .rows = a->rows,
                                       .max_rows = limits.max_rows,
                                       .max_out = limits.max_out,
                                       .failed = a->failed,
                                       .pages = &a->pages,
                                       .tails = &a->tails};
-    struct sl_step step = sl_step_lay(a->tables, limits.max_rows, limits.max_out);
+    struct sl_step step = sl_step_lay(a->step_arrays, limits.max_rows, limits.max_out);
     step.failed = a->failed;
     sl_step_add(&step, 0, 3, 1, 0, 2);
     sl_step_add_out(&step, 0);

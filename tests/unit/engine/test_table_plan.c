@@ -78,7 +78,7 @@ static void resident_where_all_fits(void **state) {
     struct sl_memory_plan p, whole;
     assert_ok(plan(&m, &c, &whole));
     check_sums(&whole);
-    assert_int_equal(whole.tables, 0);
+    assert_int_equal(whole.streamed_tables, 0);
     assert_int_equal(row_of(&whole, "tables")->bytes, table);
     assert_non_null(strstr(row_of(&whole, "tables")->detail, "all fits"));
     assert_null(row_of(&whole, "streamed tables"));
@@ -89,14 +89,14 @@ static void resident_where_all_fits(void **state) {
         assert_ok(plan(&m, &c, &p));
         check_sums(&p);
         assert_int_equal(p.least_bytes, whole.least_bytes);
-        if (!p.tables)
+        if (!p.streamed_tables)
             continue; /* it fits again */
-        assert_int_equal(p.tables, 1u << SL_TABLE_LAYERS);
+        assert_int_equal(p.streamed_tables, 1u << SL_TABLE_LAYERS);
         assert_non_null(strstr(row_of(&p, "streamed tables")->detail, "do not fit"));
         assert_null(row_of(&p, "tables"));
         assert_true(p.table_cache_bytes <= table && p.table_bytes > p.table_cache_bytes);
     }
-    assert_int_equal(p.tables, 0);
+    assert_int_equal(p.streamed_tables, 0);
     c = config(whole.least_bytes - MIB, SL_TABLES_AUTO);
     assert_int_equal(plan(&m, &c, &p), SL_ERR_CONFIG);
     assert_int_equal(p.least_bytes, whole.least_bytes);
@@ -116,17 +116,17 @@ static void experts_come_first(void **state) {
     struct sl_memory_plan p;
     c.experts = SL_EXPERTS_STREAMED;
     assert_ok(plan(&m, &c, &p));
-    assert_int_equal(p.tables, 0);
+    assert_int_equal(p.streamed_tables, 0);
     uint64_t least = p.least_bytes;
     c.ram_bytes = least;
     assert_ok(plan(&m, &c, &p));
-    assert_int_equal(p.tables, 0);
+    assert_int_equal(p.streamed_tables, 0);
     uint32_t few = p.n_slots;
     c.tables = SL_TABLES_AUTO;
     assert_ok(plan(&m, &c, &p));
     check_sums(&p);
     assert_true(p.streaming);
-    assert_int_equal(p.tables, 1u << SL_TABLE_LAYERS);
+    assert_int_equal(p.streamed_tables, 1u << SL_TABLE_LAYERS);
     assert_true(p.n_slots > few);
     assert_non_null(strstr(row_of(&p, "streamed tables")->detail, "experts get"));
     close_model(&m);
@@ -146,7 +146,7 @@ static void as_it_was_asked_for(void **state) {
         both += sl_table_row_bytes(m.model, (enum sl_table_id)i);
     c.table_cache_bytes = 1;
     assert_ok(plan(&m, &c, &none));
-    assert_int_equal(none.tables, 1u << SL_TABLE_LAYERS | 1u << SL_TABLE_TOKENS);
+    assert_int_equal(none.streamed_tables, 1u << SL_TABLE_LAYERS | 1u << SL_TABLE_TOKENS);
     assert_int_equal(none.table_rows, 0);
     c.table_cache_bytes = 1000 * (uint64_t)both + 17;
     assert_ok(plan(&m, &c, &p));
@@ -158,7 +158,7 @@ static void as_it_was_asked_for(void **state) {
     sc.tied = true;
     open_model(&m, &sc);
     assert_ok(plan(&m, &c, &p));
-    assert_int_equal(p.tables, 1u << SL_TABLE_LAYERS);
+    assert_int_equal(p.streamed_tables, 1u << SL_TABLE_LAYERS);
     close_model(&m);
 }
 
