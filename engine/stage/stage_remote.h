@@ -107,7 +107,8 @@ enum sl_status sl_stage_server_received(struct sl_stage_server *s, const uint8_t
 void sl_stage_server_forget(struct sl_stage_server *s);
 /* Whether the stage has broken down (sl_stage_is_broken), and can only be closed. */
 bool sl_stage_server_is_broken(const struct sl_stage_server *s);
-/* As forget; then has the stage quit (SL_STAGE_QUIT), and joins the thread. */
+/* As forget; then has the stage quit (SL_STAGE_QUIT), and joins the thread. Not while the carrier
+ * can be attended. */
 void sl_stage_server_destroy(struct sl_stage_server **s);
 uint64_t sl_stage_server_bytes(const struct sl_message_limits *limits);
 

@@ -146,7 +146,7 @@ static bool has_more(const void *server) {
 static bool has_work(void *server) {
     struct sl_stage_server *s = server;
     pthread_mutex_lock(&s->lock);
-    bool has = s->n_queued || s->quit;
+    bool has = s->n_queued;
     pthread_mutex_unlock(&s->lock);
     return has;
 }

@@ -28,7 +28,7 @@ struct end {
     uint32_t n_taken[2]; /* by its thread, by who attended */
     bool held;           /* nobody takes anything */
     bool taking, attended, nudged, quit;
-    struct run *leaves; /* when somebody is about to attend, who cannot */
+    void (*instead)(struct end *e); /* what happens once when somebody would attend, who cannot */
 };
 
 static struct end near, far; /* the asking end's, the working end's */
@@ -101,13 +101,13 @@ static bool attend(struct sl_stage_carrier *c, bool (*ready)(void *what), void *
                    uint64_t until_ns) {
     struct end *e = (struct end *)(void *)c;
     pthread_mutex_lock(&e->lock);
-    struct run *leaves = e->leaves;
-    e->leaves = NULL;
-    bool can = !e->attended && !e->quit && !leaves;
+    void (*instead)(struct end * e) = e->instead;
+    e->instead = NULL;
+    bool can = !e->attended && !e->quit && !instead;
     e->attended |= can;
     pthread_mutex_unlock(&e->lock);
-    if (leaves)
-        sl_engine_cancel(leaves->engine, &leaves->req);
+    if (instead)
+        instead(e);
     if (!can)
         return false;
     bool over = ready && ready(what);
@@ -315,19 +315,50 @@ static void who_leaves(void **state) {
     }
 }
 
-/* He leaves while the scheduler finds that it has to wait elsewhere. */
-static void who_leaves_meanwhile(void **state) {
+static struct run *leaving;
+
+static void he_leaves(struct end *e) {
+    (void)e;
+    sl_engine_cancel(leaving->engine, &leaving->req);
+}
+
+static void it_comes(struct end *e) {
+    pthread_mutex_lock(&e->lock);
+    while (!e->n_queued)
+        pthread_cond_wait(&e->changed, &e->lock);
+    take(e, false);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Whoever attends an end comes back, and finds that he cannot. */
+static void have_instead(struct end *e, void (*instead)(struct end *e)) {
+    pthread_mutex_lock(&e->lock);
+    e->instead = instead;
+    pthread_mutex_unlock(&e->lock);
+    nudge(&e->carrier);
+}
+
+/* What happens just before somebody waits elsewhere, as he cannot attend: a request is left, and
+ * one comes to the other end. */
+static void what_happens_meanwhile(void **state) {
     (void)state;
     struct sl_engine *e = open_engine(true);
-    struct run *r = begin_held(e);
-    pthread_mutex_lock(&near.lock);
-    near.leaves = r;
-    pthread_mutex_unlock(&near.lock);
-    nudge(&near.carrier);
+    leaving = begin_held(e);
+    have_instead(&near, he_leaves);
     wait_until(&far, 0, 1, false);
     hold(&near, false);
+    wait_run(leaving);
+    assert_int_equal(leaving->result.reason, SL_FINISH_CANCELED);
+    free_run(leaving);
+    wait_until(&far, 0, 0, true);
+    hold(&far, true);
+    have_instead(&far, it_comes);
+    uint32_t n_came = near.n_came;
+    struct run *r = ask(e, 2, 20, 1);
+    wait_until(&near, n_came + 1, 0, false);
+    hold(&far, false);
     wait_run(r);
-    assert_int_equal(r->result.reason, SL_FINISH_CANCELED);
+    assert_int_equal(r->n, 1);
     free_run(r);
     sl_engine_destroy(&e);
 }
@@ -384,7 +415,7 @@ int main(void) {
         cmocka_unit_test(who_waits_takes_it),
         cmocka_unit_test(a_new_request),
         cmocka_unit_test(who_leaves),
-        cmocka_unit_test(who_leaves_meanwhile),
+        cmocka_unit_test(what_happens_meanwhile),
         cmocka_unit_test(the_end),
         cmocka_unit_test(a_loss),
     };
