@@ -55,6 +55,20 @@ uint without_odd(uint w, inout uint odd) {
     return w & keep;
 }
 
+/* An invocation's 16 bytes of a page's rows, number d of them: where they are in the page, and
+ * themselves, what is beyond a row its first ones. */
+uint row_of(uint d) {
+    return (gl_LocalInvocationID.x + THREADS * d) / (2u * TYPE);
+}
+uint column_of(uint d) {
+    return (gl_LocalInvocationID.x + THREADS * d) % (2u * TYPE);
+}
+void load_page(uint64_t rows, uint row_bytes, uint dim, out uvec4 w[MOST_SIXTEENS]) {
+    [[unroll]] for (uint d = 0; d < MOST_SIXTEENS; d++)
+        if (d < TYPE)
+            w[d] = vec4s(rows + uint64_t(row_of(d) * row_bytes)).v[8u * column_of(d) < dim ? column_of(d) : 0u];
+}
+
 void main() {
     uint n_heads = a.heads & 0xffffu, n_kv = a.heads >> 16;
     uint dim_k = a.dims & 0xffffu, dim_v = a.dims >> 16;
@@ -152,30 +166,21 @@ void main() {
         bool mine = there && p / width >= r && p / width < end;
         uint my_lo = mine ? low_of[p] : 0u, my_len = mine ? len_of[p] : 0u;
         u32s pages = u32s(a.page_table + uint64_t(seq) * a.max_pages * 4u);
+        uvec4 ahead[MOST_SIXTEENS]; /* K of the page that comes */
+        if (lo < len)
+            load_page(k_head + uint64_t(pages.v[lo / PAGE]) * a.k_page_bytes, dim_k * 2u, dim_k, ahead);
         for (uint page = lo / PAGE; page * PAGE < len; page++, turn ^= 1u) {
-            uint64_t at = uint64_t(pages.v[page]);
-            uint64_t k = k_head + at * a.k_page_bytes, v = v_head + at * a.v_page_bytes;
+            uint64_t v = v_head + uint64_t(pages.v[page]) * a.v_page_bytes;
             /* Zero times an infinity is NaN: where some row must not see a position that another
              * does, values that are no numbers are set aside. */
             uint odd = 0u;
             bool all_see = page * PAGE + PAGE <= sure;
+            uvec4 values[MOST_SIXTEENS];
             barrier();
-            for (uint i = l; i < PAGE * 2u * TYPE; i += THREADS) {
-                uint row = i / (2u * TYPE), j = i % (2u * TYPE), pos = page * PAGE + row;
-                if (8u * j < dim_k)
-                    ks[row * PITCH_K + j] = vec4s(k + uint64_t(row) * dim_k * 2u).v[j];
-                if (8u * j < dim_v) {
-                    uvec4 w = uvec4(0u);
-                    if (pos >= lo && pos < len)
-                        w = vec4s(v + uint64_t(row) * a.v_width * 2u).v[j];
-                    if (!all_see)
-                        [[unroll]] for (uint n = 0; n < 4u; n++)
-                            w[n] = without_odd(w[n], odd);
-                    vs[row * PITCH_V + j] = w;
-                }
-            }
-            if (odd != 0u)
-                aside[turn] = 1u;
+            [[unroll]] for (uint d = 0; d < MOST_SIXTEENS; d++)
+                if (d < TYPE)
+                    ks[row_of(d) * PITCH_K + column_of(d)] = ahead[d];
+            load_page(v, a.v_width * 2u, dim_v, values);
             barrier();
             if (l == 0u)
                 aside[turn ^ 1u] = 0u;
@@ -190,6 +195,17 @@ void main() {
                         score[n] = MUL_ADD(q_high[d], b, score[n]);
                     }
             }
+            [[unroll]] for (uint d = 0; d < MOST_SIXTEENS; d++)
+                if (d < TYPE) {
+                    uint pos = page * PAGE + row_of(d);
+                    uvec4 w = pos >= lo && pos < len ? values[d] : uvec4(0u);
+                    if (!all_see)
+                        [[unroll]] for (uint n = 0; n < 4u; n++)
+                            w[n] = without_odd(w[n], odd);
+                    vs[row_of(d) * PITCH_V + column_of(d)] = w;
+                }
+            if (odd != 0u)
+                aside[turn] = 1u;
             barrier();
             UNROLL for (uint n = 0; n < 4u; n++) {
                 STORE_FLOATS(score[n], ks, p0 * PITCH_K + 4u * n, PITCH_K);
@@ -236,6 +252,9 @@ void main() {
                 LOAD_HALF_A(w_high[n], ks, p0 * PITCH_K + 2u * n, PITCH_K);
                 LOAD_HALF_A(w_low[n], ks, p0 * PITCH_K + 8u + 2u * n, PITCH_K);
             }
+            if ((page + 1u) * PAGE < len)
+                load_page(k_head + uint64_t(pages.v[page + 1u]) * a.k_page_bytes, dim_k * 2u, dim_k,
+                          ahead);
             float keeps[MAT_ELEMENTS];
             [[unroll]] for (uint n = 0; n < MAT_ELEMENTS; n++)
                 keeps[n] = keep_of[p0 + place[n] / 16u];
