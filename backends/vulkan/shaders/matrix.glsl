@@ -36,18 +36,22 @@ layout(constant_id = 4) const uint MAT_K16 = 16u;
 #define UNROLL [[unroll]]
 #else
 #include "dot4.glsl"
+#ifndef MAT_K
 #define MAT_K 32u
+#endif
+#define UNITS_K (MAT_K / 16u)
 #define SUBGROUP (gl_LocalInvocationID.x / 32u)
 /* Lane 2 r + h of a subgroup has row r of c, its columns 8 h to 8 h + 7. */
-struct mat_a { ivec4 k[2]; };
-struct mat_b { ivec4 k[16]; };
+struct mat_a { ivec4 k[UNITS_K]; };
+struct mat_b { ivec4 k[8u * UNITS_K]; };
 struct mat_c { int v[8]; };
 #define LOAD_A(m, array, at, stride)                                                              \
-    [[unroll]] for (uint j_ = 0; j_ < 2u; j_++)                                                            \
+    [[unroll]] for (uint j_ = 0; j_ < UNITS_K; j_++)                                              \
         m.k[j_] = ivec4(array[(at) + gl_LocalInvocationID.x % 32u / 2u * (stride) + j_])
 #define LOAD_B(m, array, at, stride)                                                              \
-    [[unroll]] for (uint j_ = 0; j_ < 16u; j_++)                                                          \
-        m.k[j_] = ivec4(array[(at) + (gl_LocalInvocationID.x % 2u * 8u + j_ / 2u) * (stride) + j_ % 2u])
+    [[unroll]] for (uint j_ = 0; j_ < 8u * UNITS_K; j_++)                                         \
+        m.k[j_] = ivec4(array[(at) + (gl_LocalInvocationID.x % 2u * 8u + j_ / UNITS_K) * (stride) + \
+                              j_ % UNITS_K])
 #define LOAD_C(m, array, at, stride)                                                              \
     [[unroll]] for (uint j_ = 0; j_ < 8u; j_++)                                                           \
         m.v[j_] = int(array[(at) + gl_LocalInvocationID.x % 32u / 2u * (stride) +                  \
@@ -98,9 +102,9 @@ float_c MUL_ADD(half_a a, half_b b, float_c c) {
 }
 mat_c MUL_ADD(mat_a a, mat_b b, mat_c c) {
     [[unroll]] for (uint j = 0; j < 8u; j++)
-        [[unroll]] for (uint k = 0; k < 2u; k++)
+        [[unroll]] for (uint k = 0; k < UNITS_K; k++)
             [[unroll]] for (uint i = 0; i < 4u; i++)
-                c.v[j] += dot4(a.k[k][i], b.k[2u * j + k][i]);
+                c.v[j] += dot4(a.k[k][i], b.k[UNITS_K * j + k][i]);
     return c;
 }
 #endif
