@@ -7,8 +7,9 @@ CLUSTER_DEVICE := "tests/cluster/device.py $(B)/sluice $(dir $(FAULTY_CUDA)) $(F
 
 .PHONY: cluster
 ## make cluster             coordinators and workers: the same bits as one process, refusals, failures, lost GPUs, hostile peers
+##                          (MODE=tsan: without GPUs, and cluster-faults too; not in make test)
 cluster: $(B)/sluice $(FAULTY_CUDA) $(FAKE_CUDA)
-	$(TAP) $(CLUSTER_TEST) $(CLUSTER_DEVICE)
+	$(TAP) $(if $(filter tsan,$(MODE)),--timeout 14400) $(CLUSTER_TEST) $(if $(filter tsan,$(MODE)),,$(CLUSTER_DEVICE))
 
 .PHONY: cluster-engines
 ## make cluster-engines     workers as Slurm and Kubernetes start them: a real Slurm, and pods' commands in namespaces

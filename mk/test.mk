@@ -45,7 +45,7 @@ NO_THREADS := $(addprefix test_,answer_forms answer_grammar answer_parts device_
 # test_device_guess run whole answers again and again through the scheduler and stages that test_scheduler and test_device_pipeline bring together.
 THREADS_ALIKE := test_device_delta test_device_drafts test_device_guess
 TSAN_UNIT := $(filter-out $(foreach t,$(NO_THREADS) $(THREADS_ALIKE),$(B)/tests/unit/%/$(t)),$(filter $(foreach l,\
-  engine server backends streaming net,$(B)/tests/unit/$(l)/%),$(UNIT_BIN)))
+  engine server backends streaming net cluster,$(B)/tests/unit/$(l)/%),$(UNIT_BIN)))
 .PHONY: tsan-programs test-tsan
 # Of the faults what cancels and quits while others work; `make fault MODE=tsan` runs all, which takes minutes.
 TSAN_FAULT := $(filter %/test_hang,$(FAULT_BIN))

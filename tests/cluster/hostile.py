@@ -221,6 +221,8 @@ class Hostile:
             except OSError:
                 pass
             held.append(s)
+            if len(held) > 2 * SILENT:  # else a slow worker is served among more than there may be open files
+                held.pop(0).close()
             n += 1
             if n % 50 == 0:
                 most_fds = max(most_fds, len(os.listdir(f"/proc/{w.p.pid}/fd")))
