@@ -40,7 +40,7 @@ struct sl_peer {
     /* Under link_lock. */
     struct sl_link *link; /* NULL: there is none */
     bool carries;         /* calls may go out on it: what was asked of a link before may not */
-    bool attended;        /* a stage's caller receives, and has the link till he has left */
+    bool attended;        /* a stage's caller receives, and has the link until it leaves */
     struct sl_setup_offer offer;
     struct sl_setup_load load; /* what it has been asked to load; changed under the lock */
     uint32_t first;            /* of the cluster's devices, which is its first */
