@@ -15,7 +15,6 @@
 
 struct sl_net_key;
 struct sl_worker;
-struct sl_net_key;
 
 /* What its link and its listener take beside the queue of messages. */
 uint64_t sl_worker_link_bytes(const struct sl_net_key *key);

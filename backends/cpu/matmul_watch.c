@@ -1,6 +1,7 @@
 /* Products under a sanitizer. Instrumented, their kernels check each vector that they load, which
  * was most of what a test does. So those in matmul/ are compiled without it, and what they read and
- * write is checked here, once a call. (Conformance under ASan has them instrumented: the Makefile.)
+ * write is checked here, once a call. (Conformance under ASan has them instrumented:
+ * mk/conformance.mk.)
  */
 #include "backends/cpu/matmul.h"
 

@@ -16,6 +16,11 @@ static size_t without_index(const char *name, size_t len) {
     return n && n < len && name[n - 1] == ':' ? n - 1 : len;
 }
 
+/* May what was looked for within a name's length from `from` on still come? */
+static bool may_come(enum sl_split_match m, size_t from, size_t at) {
+    return m == SL_SPLIT_MAYBE || (m == SL_SPLIT_NO && at < from + SL_SPLIT_NAME_BYTES);
+}
+
 static bool name_step(struct sl_splitter *s) {
     const struct sl_answer_format *f = s->f;
     size_t from = sl_split_space(s, 0), at;
@@ -30,7 +35,7 @@ static bool name_step(struct sl_splitter *s) {
     if (f->id_close) {
         enum sl_split_match id =
             sl_split_find(s, from, from + SL_SPLIT_NAME_BYTES, &f->id_close, 1, &at, &which);
-        if (id == SL_SPLIT_MAYBE || (id == SL_SPLIT_NO && at < from + SL_SPLIT_NAME_BYTES))
+        if (may_come(id, from, at))
             return false;
         if (id == SL_SPLIT_NO)
             return sl_split_call_fail(s);
@@ -45,7 +50,7 @@ static bool name_step(struct sl_splitter *s) {
                                 mistral(s) ? "{" : NULL};
     enum sl_split_match m =
         sl_split_find(s, from, from + SL_SPLIT_NAME_BYTES, ends, 3, &at, &which);
-    if (m == SL_SPLIT_MAYBE || (m == SL_SPLIT_NO && at < from + SL_SPLIT_NAME_BYTES))
+    if (may_come(m, from, at))
         return false;
     const char *name = sl_split_text(s) + from;
     size_t len = m == SL_SPLIT_YES ? at - from : 0;
@@ -72,7 +77,7 @@ static bool end_step(struct sl_splitter *s) {
     if (id == SL_SPLIT_YES) {
         enum sl_split_match m =
             sl_split_find(s, at, at + SL_SPLIT_NAME_BYTES, &f->separator, 1, &end, &which);
-        if (m == SL_SPLIT_MAYBE || (m == SL_SPLIT_NO && end < at + SL_SPLIT_NAME_BYTES))
+        if (may_come(m, at, end))
             return false;
         if (m == SL_SPLIT_NO)
             return sl_split_call_fail(s);
