@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Small models of every architecture and tensor type on a GPU: its log-probabilities beside the CPU's (bench/logprobs.py has
 the bars), and the same bits wherever experts and layers are: in as little memory as will do, in a little more, as two
-stages, on two such devices where there are, in slices of 37 rows; scored and generated; generated also with parts of the experts computed by the CPU lane.
+stages and as four, on two such devices where there are, in slices of 37 rows; scored and generated; generated also with parts of the experts
+computed by the CPU lane.
 
 usage: models.py SLUICE [--device DEVICE] [--only TEXT]... [--jobs N] [--positions N]
 
@@ -81,9 +82,12 @@ def one(sluice, device, second, options, bar, ids, folder):
     else:
         raise Wrong(f"too far from the CPU: {far}")
     said = answer(*resident)
-    kind, _, number = device.partition(":")
-    places = {"two stages": ["--device", f"{device},{number or 0}" if kind else device, "--experts", "resident"],
+    number = device.partition(":")[2] or "0"
+    places = {"two stages": ["--device", f"{device},{number}", "--experts", "resident"],
               "slices of 37": resident + ["-b", "37"]}
+    layers = re.search(r"--layers (\d+)", options)
+    if not layers or int(layers.group(1)) >= 4:
+        places["four stages"] = ["--device", ",".join([device, number, number, number]), "--experts", "resident"]
     if second:
         places["two devices"] = ["--device", f"{device},{second}", "--experts", "resident"]
     if "--experts 0" not in options:
@@ -99,7 +103,7 @@ def one(sluice, device, second, options, bar, ids, folder):
         try:
             score("other", *args)
         except Wrong as e:  # a model whose layers share what cannot be on two devices
-            if name in ("two stages", "two devices") and any(text in str(e) for text in NO_TWO_STAGES):
+            if name in ("two stages", "four stages", "two devices") and any(text in str(e) for text in NO_TWO_STAGES):
                 continue
             raise
         if not filecmp.cmp(here, os.path.join(folder, "other.npy"), shallow=False):
