@@ -105,10 +105,11 @@ static double rows(struct sl_row_reader *r, uint64_t n_rows, uint32_t n) {
 }
 
 static struct sl_row_reader *open_rows(uint64_t n_rows) {
-    struct sl_row_reader_config c = {.table = {{.n_rows = n_rows, .row_bytes = row_bytes}},
-                                     .n_tables = 1,
-                                     .max_wants = ASK,
-                                     .depth = depth};
+    struct sl_row_reader_config c = {
+        .table = {{.n_rows = n_rows, .row_bytes = row_bytes, .stride_bytes = row_bytes}},
+        .n_tables = 1,
+        .max_wants = ASK,
+        .depth = depth};
     struct sl_reader_config queue = {.kind = SL_IO_AUTO};
     struct sl_row_reader *r;
     struct sl_reader *reader;

@@ -128,6 +128,9 @@ static enum sl_status check(const struct sl_row_reader_config *c, struct sl_err 
             return sl_fail(err, SL_ERR_INVALID,
                            "a table with rows of %u bytes: 1 to %u can be read one by one",
                            c->table[i].row_bytes, SL_ROW_BYTES);
+        else if (c->table[i].stride_bytes < c->table[i].row_bytes)
+            return sl_fail(err, SL_ERR_INVALID, "a table's rows of %u bytes every %u overlap",
+                           c->table[i].row_bytes, c->table[i].stride_bytes);
     return SL_OK;
 }
 
@@ -197,11 +200,12 @@ enum sl_status sl_row_reader_start(struct sl_row_reader *r, struct sl_reader *re
         const struct sl_row_table *t = &r->config.table[i];
         uint64_t size =
             t->file < sl_reader_n_files(reader) ? sl_reader_file_bytes(reader, t->file) : 0;
-        if (t->offset_bytes > size || t->n_rows > (size - t->offset_bytes) / t->row_bytes)
+        if (t->offset_bytes > size || (t->n_rows && size - t->offset_bytes < t->row_bytes) ||
+            t->n_rows > (size - t->offset_bytes - t->row_bytes) / t->stride_bytes + 1)
             return sl_fail(err, SL_ERR_CORRUPT,
-                           "a table of %" PRIu64 " rows of %u bytes at %" PRIu64
+                           "a table of %" PRIu64 " rows of %u bytes, %u apart, at %" PRIu64
                            " does not fit its file of %" PRIu64 " bytes",
-                           t->n_rows, t->row_bytes, t->offset_bytes, size);
+                           t->n_rows, t->row_bytes, t->stride_bytes, t->offset_bytes, size);
     }
     r->reader = reader;
     return SL_OK;
@@ -300,7 +304,7 @@ static void start_reads(struct sl_row_reader *r) {
         l->want = r->missing[r->n_started++];
         l->flying = true;
         l->read.extent[0] =
-            (struct sl_extent){.offset_bytes = t->offset_bytes + w->row * t->row_bytes,
+            (struct sl_extent){.offset_bytes = t->offset_bytes + w->row * t->stride_bytes,
                                .size_bytes = t->row_bytes,
                                .file = t->file};
         uint64_t at = l->read.extent[0].offset_bytes % SL_IO_BLOCK_BYTES;

@@ -28,8 +28,9 @@
 struct sl_row_table {
     uint64_t offset_bytes; /* of row 0 in the file */
     uint64_t n_rows;
-    uint32_t row_bytes; /* 1..SL_ROW_BYTES; row i begins i * row_bytes behind row 0 */
-    uint32_t file;      /* the reader's index */
+    uint32_t row_bytes;    /* 1..SL_ROW_BYTES */
+    uint32_t stride_bytes; /* row_bytes at least; row i begins i * stride_bytes behind row 0 */
+    uint32_t file;         /* the reader's index */
 };
 
 struct sl_row_reader_config {

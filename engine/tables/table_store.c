@@ -30,11 +30,12 @@ static struct sl_row_reader_config rows_config(const struct sl_model *model, uin
         const struct sl_gguf_tensor *t = sl_table_tensor(model, (enum sl_table_id)i);
         if (out_id)
             out_id[rc.n_tables] = (enum sl_table_id)i;
-        rc.table[rc.n_tables++] =
-            (struct sl_row_table){.offset_bytes = t->offset_bytes,
-                                  .n_rows = t->ne[1],
-                                  .row_bytes = sl_table_row_bytes(model, (enum sl_table_id)i),
-                                  .file = t->file};
+        uint32_t row_bytes = sl_table_row_bytes(model, (enum sl_table_id)i);
+        rc.table[rc.n_tables++] = (struct sl_row_table){.offset_bytes = t->offset_bytes,
+                                                        .n_rows = t->ne[1],
+                                                        .row_bytes = row_bytes,
+                                                        .stride_bytes = row_bytes,
+                                                        .file = t->file};
     }
     rc.max_wants = rc.n_tables * c->batch_tokens;
     return rc;

@@ -15,11 +15,13 @@
 static uint8_t *data;
 static struct sl_fake_clock vclock;
 
-/* Two tables with rows of odd sizes, the second up to the file's last byte. */
-#define ROWS_0  400u
-#define BYTES_0 7350u
-#define ROWS_1  1000u
-#define BYTES_1 1091u
+/* Two tables with rows of odd sizes: the first with something behind each row, the second up to the
+ * file's last byte. */
+#define ROWS_0   400u
+#define BYTES_0  7350u
+#define STRIDE_0 8203u
+#define ROWS_1   1000u
+#define BYTES_1  1091u
 
 struct rows {
     struct sl_row_reader *r;
@@ -29,10 +31,14 @@ struct rows {
 
 static struct sl_row_reader_config config_of(uint32_t depth, uint64_t cache_bytes) {
     return (struct sl_row_reader_config){
-        .table = {{.offset_bytes = 4096 * 5 + 37, .n_rows = ROWS_0, .row_bytes = BYTES_0},
+        .table = {{.offset_bytes = 4096 * 5 + 37,
+                   .n_rows = ROWS_0,
+                   .row_bytes = BYTES_0,
+                   .stride_bytes = STRIDE_0},
                   {.offset_bytes = DATA_BYTES - (uint64_t)ROWS_1 * BYTES_1,
                    .n_rows = ROWS_1,
-                   .row_bytes = BYTES_1}},
+                   .row_bytes = BYTES_1,
+                   .stride_bytes = BYTES_1}},
         .n_tables = 2,
         .cache_bytes = cache_bytes,
         .max_wants = MAX_WANTS,
@@ -72,7 +78,7 @@ static void open_real(struct rows *t, enum sl_io_kind kind, const char *path) {
 
 static const uint8_t *row_at(const struct sl_row_want *w) {
     struct sl_row_reader_config c = config_of(0, 0);
-    return data + c.table[w->table].offset_bytes + w->row * c.table[w->table].row_bytes;
+    return data + c.table[w->table].offset_bytes + w->row * c.table[w->table].stride_bytes;
 }
 
 static uint32_t bytes_of(const struct sl_row_want *w) {
@@ -207,7 +213,7 @@ static void unreadable_rows_fail_alone(void **state) {
     for (size_t k = 0; k < 2; k++) {
         struct rows t;
         struct sl_row_want w[MAX_WANTS];
-        uint64_t at = 4096 * 5 + 37 + 7 * (uint64_t)BYTES_0;
+        uint64_t at = 4096 * 5 + 37 + 7 * (uint64_t)STRIDE_0;
         struct sl_fake_fault f = {.first_byte = at + 4096,
                                   .last_byte = at + 4096,
                                   .error = shorts[k] ? 0 : EIO,
@@ -380,6 +386,22 @@ static void what_is_not_there_is_refused(void **state) {
     assert_int_equal(sl_row_reader_start(t.r, reader, &test_err), SL_ERR_CORRUPT);
     sl_row_reader_destroy(&t.r);
     sl_reader_close(&reader);
+    /* With something between the rows, of which there is none behind the last. */
+    c.table[1].n_rows--;
+    c.table[1].stride_bytes = BYTES_1 + 1;
+    for (uint32_t fewer = 0; fewer < 3; fewer++) {
+        c.table[1].offset_bytes = DATA_BYTES - (ROWS_1 - 1) * (BYTES_1 + 1) - BYTES_1 + 1 - fewer;
+        assert_ok(sl_row_reader_create(&c, &t.r, &test_err));
+        assert_ok(sl_fake_open(&fake, &reader, &test_err));
+        assert_ok(sl_fake_add_file(reader, SL_READER_FILES, data, DATA_BYTES, NULL, &test_err));
+        assert_int_equal(sl_row_reader_start(t.r, reader, &test_err),
+                         fewer ? SL_OK : SL_ERR_CORRUPT);
+        sl_row_reader_destroy(&t.r);
+        if (!fewer)
+            sl_reader_close(&reader);
+    }
+    c.table[1].stride_bytes = BYTES_1 - 1;
+    assert_int_equal(sl_row_reader_create(&c, &t.r, &test_err), SL_ERR_INVALID);
     c.table[1].row_bytes = SL_ROW_BYTES + 1;
     assert_int_equal(sl_row_reader_create(&c, &t.r, &test_err), SL_ERR_INVALID);
     c.table[1].row_bytes = 0;
