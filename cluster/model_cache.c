@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "common/cond.h"
 #include "common/crc.h"
+#include "engine/tables/table_layout.h"
 #include "model/arch/model_slice.h"
 
 #include <errno.h>
@@ -447,8 +448,14 @@ enum sl_status sl_model_cache_headers(struct sl_model_cache *c, struct sl_piece_
 }
 
 /* The header says where; the size of the file is the bound. */
-static void want_tensor(struct fetching *f, const struct sl_gguf_tensor *t) {
-    if (t && t->file < f->c->n_files)
+static void want_tensor(struct fetching *f, const struct sl_model *slice,
+                        const struct sl_gguf_tensor *t) {
+    struct sl_tensor_cut cut;
+    if (!t || t->file >= f->c->n_files)
+        return;
+    if (sl_table_cut(slice, t, &cut))
+        want(f, t->file, cut.offset_bytes, sl_tensor_cut_extent(&cut));
+    else
         want(f, t->file, t->offset_bytes, t->size_bytes);
 }
 
@@ -462,10 +469,10 @@ enum sl_status sl_model_cache_layers(struct sl_model_cache *c, const struct sl_m
     enum sl_status status = fetching_init(&f, c, source, err);
     if (status == SL_OK) {
         for (uint32_t i = 0; i < SL_G_COUNT; i++)
-            want_tensor(&f, slice.global[i]);
+            want_tensor(&f, &slice, slice.global[i]);
         for (uint32_t l = 0; l < slice.hp.n_layer; l++)
             for (uint32_t r = 0; r < SL_L_COUNT; r++)
-                want_tensor(&f, slice.layers[l].t[r]);
+                want_tensor(&f, &slice, slice.layers[l].t[r]);
         status = fetch(&f, progress, err);
         fetching_release(&f);
     }

@@ -327,7 +327,12 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
     if (status == SL_OK) {
         const struct sl_pipeline_hooks hooks = {arrived, meanwhile, stopping, e};
         sl_activity_init(&e->activity, e->plan.streaming, e->plan.n_experts);
-        sl_gauge(table_bytes, e->plan.streamed_tables ? 0 : e->plan.large_table_bytes);
+        uint64_t resident_tables = 0;
+        for (uint32_t i = 0; i < e->plans.n; i++) {
+            const struct sl_memory_plan *p = &e->plans.at[i].plan;
+            resident_tables += p->streamed_tables ? 0 : p->large_table_bytes;
+        }
+        sl_gauge(table_bytes, resident_tables);
         sl_gauge(table_streamed_bytes, e->plan.streamed_table_bytes);
         sl_gauge(table_cache_bytes, e->plan.table_cache_bytes);
         name_machines(e);

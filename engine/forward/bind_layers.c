@@ -15,6 +15,23 @@ static void bind_draft(struct sl_binder *b, const struct sl_forward *f, const st
     out->draft_output = output ? sl_bind_matrix(b, output) : f->output;
 }
 
+/* Of layers with embeddings. */
+static void bind_embeddings(struct sl_binder *b, struct sl_forward *f,
+                            const struct sl_model *model) {
+    const struct sl_gguf_tensor *const *of = model->global, *proj = of[SL_G_LAYER_PROJ];
+    struct sl_tensor_cut cut;
+    uint32_t n = model->hp.n_embd_layer;
+    f->embd_layers = sl_table_layers(model);
+    f->layer_embd = sl_bind_matrix(b, of[SL_G_LAYER_EMBD]);
+    f->layer_embd.n_in = f->embd_layers.n * n;
+    f->layer_proj =
+        sl_bind_rows(b, proj, sl_table_cut(model, proj, &cut) ? 0 : f->embd_layers.first * n,
+                     f->embd_layers.n * n);
+    f->layer_proj_norm = sl_bind_vector(b, of[SL_G_LAYER_PROJ_NORM]);
+    if (!of[SL_G_TOKEN_EMBD])
+        f->layer_tokens = sl_bind_matrix(b, of[SL_G_LAYER_TOKENS]);
+}
+
 enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *model,
                                const struct sl_weights *weights, struct sl_err *err) {
     const struct sl_hparams *hp = &model->hp;
@@ -35,9 +52,8 @@ enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *mode
     f->output_streams = (struct sl_streams){sl_bind_matrix(&b, model->global[SL_G_STREAMS]),
                                             sl_bind_vector(&b, model->global[SL_G_STREAMS_BASE]),
                                             sl_bind_vector(&b, model->global[SL_G_STREAMS_SCALE])};
-    f->layer_embd = sl_bind_matrix(&b, model->global[SL_G_LAYER_EMBD]);
-    f->layer_proj = sl_bind_matrix(&b, model->global[SL_G_LAYER_PROJ]);
-    f->layer_proj_norm = sl_bind_vector(&b, model->global[SL_G_LAYER_PROJ_NORM]);
+    if (hp->n_embd_layer)
+        bind_embeddings(&b, f, model);
     uint32_t n_routed = 0;
     for (uint32_t i = 0; i < hp->n_layer && b.status == SL_OK; i++) {
         const struct sl_layer *in = &model->layers[i];

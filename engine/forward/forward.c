@@ -53,7 +53,7 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
         n_places += place_elems(model->layers[l].t[SL_L_BLOCK_PLACE]) +
                     place_elems(model->layers[l].t[SL_L_INDEX_PLACE]);
     a->places = take(&c, n_places, 4);
-    uint64_t embds = rows * hp->n_layer * hp->n_embd_layer;
+    uint64_t embds = rows * sl_table_layers(model).n * hp->n_embd_layer;
     for (uint32_t i = 0; i < SL_TABLES; i++)
         a->table_rows[i] = take(&c, p->streamed_tables >> i & 1 ? rows : 0,
                                 sl_table_row_bytes(model, (enum sl_table_id)i));

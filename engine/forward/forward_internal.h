@@ -80,7 +80,7 @@ struct sl_activations {
     float *places;
     uint8_t *table_rows[SL_TABLES]; /* [B, row's bytes] of streamed tables, the step's */
     uint32_t *table_ids;            /* [B] which of them: 0, 1, ... */
-    float *layer_embd;              /* [B, n_layer, n_embd_layer] */
+    float *layer_embd;              /* [B, struct sl_forward's embd_layers, n_embd_layer] */
     float *layer_made;              /* the same, while they are made */
     float *early_h;                 /* the same of experts.early; nothing where no layer has it */
     float *latent;                  /* [B, experts.n_latent] what experts read, then their sum */
@@ -144,13 +144,16 @@ struct sl_forward {
     const struct sl_memory_plan *plan;
     struct sl_device *dev;
     const struct sl_kv_data *kv;
-    struct sl_layer_weights *layers;         /* [n_layer] */
-    struct sl_timeline *timeline;            /* NULL: no trace */
-    struct sl_fetch *fetch;                  /* NULL: all experts are resident */
-    struct sl_expert_ref *refs;              /* all layers' resident experts */
-    struct sl_expert_ref *adjugate_refs;     /* all layers' adjugate ones; NULL: none */
-    struct sl_weight embd, output;           /* without data in a slice that lacks them */
-    struct sl_weight layer_embd, layer_proj; /* where layers have embeddings */
+    struct sl_layer_weights *layers;     /* [n_layer] */
+    struct sl_timeline *timeline;        /* NULL: no trace */
+    struct sl_fetch *fetch;              /* NULL: all experts are resident */
+    struct sl_expert_ref *refs;          /* all layers' resident experts */
+    struct sl_expert_ref *adjugate_refs; /* all layers' adjugate ones; NULL: none */
+    struct sl_weight embd, output;       /* without data in a slice that lacks them */
+    /* Where layers have embeddings: which layers' it keeps, of the whole model's; what they are
+     * made of; the tokens' embeddings, in a slice whose rows do not begin with them. */
+    struct sl_kept_layers embd_layers;
+    struct sl_weight layer_embd, layer_proj, layer_tokens;
     const float *layer_proj_norm;
     const float *output_norm, *output_norm_bias, *output_bias;
     struct sl_streams output_streams;

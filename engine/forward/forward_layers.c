@@ -49,19 +49,36 @@ enum sl_status sl_forward_layer(struct sl_forward *f, struct sl_rows *r,
     return status != SL_OK || !r->n ? status : f->layers[where->layer].ffn->run(f, r, where);
 }
 
-/* Of all layers the embeddings of the step's tokens: each one's own and what a matrix makes of its
- * usual one, which is in x; their sum over the square root of 2. */
+/* The usual embeddings of the step's tokens. Where rows come from the stage before, they are in
+ * what is free yet: x may be theirs already. */
+static enum sl_status embed_again(struct sl_forward *f, const float **out_x,
+                                  const struct sl_place *where) {
+    const struct sl_op_embed tokens = {.w = f->layer_tokens,
+                                       .ids = sl_forward_rows_of(f, SL_TABLE_TOKENS),
+                                       .y = f->a.h,
+                                       .n_tok = f->step.n_rows,
+                                       .scale = f->hp->embd_scale};
+    *out_x = f->embd.data ? f->a.x : f->a.h;
+    if (!f->embd.data)
+        SL_FORWARD_TRY("embedding", sl_op_embed(f->dev, &tokens));
+    return SL_OK;
+}
+
+/* Of the stage's layers the embeddings of the step's tokens: each one's own and what a matrix makes
+ * of its usual one; their sum over the square root of 2. */
 static enum sl_status embed_layers(struct sl_forward *f, const struct sl_place *where) {
     const struct sl_hparams *hp = f->hp;
     struct sl_activations *a = &f->a;
-    uint32_t n_rows = f->step.n_rows, n = hp->n_embd_layer, n_all = n * hp->n_layer;
+    uint32_t n_rows = f->step.n_rows, n = hp->n_embd_layer, n_all = n * f->embd_layers.n;
+    const float *x;
+    SL_TRY(embed_again(f, &x, where));
     struct sl_op_embed own = {.w = f->layer_embd,
                               .ids = sl_forward_rows_of(f, SL_TABLE_LAYERS),
                               .y = a->layer_embd,
                               .n_tok = n_rows,
                               .scale = sqrtf((float)n)};
     SL_FORWARD_TRY("layers' embeddings", sl_op_embed(f->dev, &own));
-    struct sl_op_matmul made = {.x = a->x,
+    struct sl_op_matmul made = {.x = x,
                                 .n_tok = n_rows,
                                 .n_decode = f->step.n_decode,
                                 .n_w = 1,
@@ -73,8 +90,9 @@ static enum sl_status embed_layers(struct sl_forward *f, const struct sl_place *
                                                   .n_tok = n_rows,
                                                   .n = n_all,
                                                   .scale = 1 / sqrtf((float)hp->n_embd)}));
-    SL_FORWARD_TRY("layers' embeddings", sl_forward_norm(f, a->layer_made, f->layer_proj_norm,
-                                                         a->layer_made, n_rows * hp->n_layer, n));
+    SL_FORWARD_TRY("layers' embeddings",
+                   sl_forward_norm(f, a->layer_made, f->layer_proj_norm, a->layer_made,
+                                   n_rows * f->embd_layers.n, n));
     SL_FORWARD_TRY("layers' embeddings",
                    sl_op_add_gated(f->dev, &(struct sl_op_add_gated){.x = a->layer_made,
                                                                      .y = a->layer_embd,

@@ -54,7 +54,8 @@ static enum sl_status add_embedding(struct sl_forward *f, const struct sl_rows *
                                     const struct sl_place *where) {
     const struct sl_layer_weights *w = &f->layers[where->layer];
     struct sl_activations *a = &f->a;
-    uint32_t n = f->hp->n_embd_layer, n_all = n * f->hp->n_layer;
+    uint32_t n = f->hp->n_embd_layer, n_all = n * f->embd_layers.n;
+    uint32_t at = f->hp->first_layer + where->layer - f->embd_layers.first;
     struct sl_op_matmul gate = {.x = r->x,
                                 .n_tok = r->n,
                                 .n_decode = r->n_decode,
@@ -64,7 +65,7 @@ static enum sl_status add_embedding(struct sl_forward *f, const struct sl_rows *
     SL_FORWARD_TRY("layer's embedding",
                    sl_op_gelu_rows(f->dev, &(struct sl_op_gelu_rows){
                                                .gate = a->gate,
-                                               .up = a->layer_embd + (size_t)where->layer * n,
+                                               .up = a->layer_embd + (size_t)at * n,
                                                .rows = r->of_step ? f->on_device.out_rows : NULL,
                                                .y = a->gate,
                                                .n_tok = r->n,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 static struct sl_weight *weight_of(struct sl_forward *f, enum sl_table_id id) {
-    return id == SL_TABLE_LAYERS ? &f->layer_embd : &f->embd;
+    return id == SL_TABLE_LAYERS ? &f->layer_embd : f->embd.n_in ? &f->embd : &f->layer_tokens;
 }
 
 static bool is_streamed(const struct sl_forward *f, uint32_t table) {

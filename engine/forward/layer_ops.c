@@ -12,6 +12,7 @@ static enum sl_status fail_layer(const struct sl_op_asker *a, uint32_t layer, co
 /* Of layers with embeddings. */
 static void ask_embeddings(struct sl_op_asker *a, const struct sl_model *model) {
     sl_ask_weight(a, SL_OP_embed, model->global[SL_G_LAYER_EMBD]);
+    sl_ask_weight(a, SL_OP_embed, model->global[SL_G_LAYER_TOKENS]);
     sl_ask_weight(a, SL_OP_matmul, model->global[SL_G_LAYER_PROJ]);
     sl_ask_plain(a, SL_OP_gelu_rows);
     sl_ask_plain(a, SL_OP_scale);

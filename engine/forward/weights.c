@@ -17,6 +17,8 @@
 #define MAX_GAP_BYTES (64u << 10)
 #define PIECE_BYTES   (8u << 20)
 #define N_READERS     4u
+#define ROWS_BYTES    (1u << 20) /* of a piece of a tensor of which a part is kept */
+#define MAX_PARTS     2u         /* tensors of which a part is kept: sl_table_cut */
 /* Reading a piece of this size or less unbuffered gains nothing. */
 #define MIN_DIRECT_BYTES (256u << 10)
 
@@ -93,11 +95,22 @@ enum sl_status sl_weights_layout_make(const struct sl_model *model, struct sl_we
                 (part.experts || !sl_role_is_expert((enum sl_layer_role)r)))
                 l.tensors[n++] = model->layers[i].t[r];
     qsort(l.tensors, n, sizeof *l.tensors, tensor_order);
+    struct sl_weight_run parts[MAX_PARTS];
+    uint32_t n_parts = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct sl_gguf_tensor *t = l.tensors[i];
+        struct sl_tensor_cut cut;
         if (l.n_tensors && l.tensors[l.n_tensors - 1] == t)
             continue; /* a tied output is the embedding again */
         l.tensors[l.n_tensors++] = t;
+        if (n_parts < MAX_PARTS && sl_table_cut(model, t, &cut)) {
+            parts[n_parts++] = (struct sl_weight_run){.file = t->file,
+                                                      .offset_bytes = cut.offset_bytes,
+                                                      .size_bytes = cut.n_rows * cut.row_bytes,
+                                                      .of = t,
+                                                      .cut = cut};
+            continue;
+        }
         struct sl_weight_run *last = l.n_runs ? &l.runs[l.n_runs - 1] : NULL;
         uint64_t end = t->offset_bytes + t->size_bytes;
         if (last && last->file == t->file &&
@@ -110,6 +123,8 @@ enum sl_status sl_weights_layout_make(const struct sl_model *model, struct sl_we
         l.runs[l.n_runs++] = (struct sl_weight_run){
             .file = t->file, .offset_bytes = start, .size_bytes = end - start};
     }
+    for (uint32_t i = 0; i < n_parts; i++)
+        l.runs[l.n_runs++] = parts[i];
     enum sl_status status = place_runs(&l, dev, err);
     if (status == SL_OK)
         *out_layout = l;
@@ -164,7 +179,10 @@ struct loader {
     struct sl_progress *progress;
     int *fd;        /* [n_files] through the page cache */
     int *fd_direct; /* [n_files] unbuffered, -1 where the file system has none */
-    char *buffers;  /* [N_READERS, PIECE_BYTES] on the way to the device; NULL: it is not needed */
+    /* [N_READERS, buffer_bytes] of PIECE_BYTES on the way to the device, of ROWS_BYTES where rows
+     * are cut on the way to the host's own memory; NULL: none is needed */
+    char *buffers;
+    size_t buffer_bytes;
     uint32_t n_buffers_taken; /* under lock */
     pthread_mutex_t device;   /* held to call it: it is for one thread at a time */
     pthread_mutex_t lock;
@@ -226,37 +244,68 @@ static enum sl_status read_piece(struct loader *ld, uint32_t file, char *dst, ui
     return SL_OK;
 }
 
-/* Reads n bytes of a run from start on to their place, through buffer (NULL: straight). */
-static enum sl_status load_piece(struct loader *ld, const struct sl_weight_run *run, uint64_t start,
-                                 uint64_t n, char *buffer, uint64_t *out_cached,
-                                 struct sl_err *err) {
-    struct sl_span image = sl_buffer_pool_at(&ld->w->layout.pool, &run->place, 0);
-    struct sl_span place = sl_span_part(image, start, n);
-    enum sl_status status = read_piece(ld, run->file, buffer ? buffer : sl_span_host(place),
-                                       run->offset_bytes + start, n, out_cached, err);
-    if (status != SL_OK || !buffer)
-        return status;
+static enum sl_status upload(struct loader *ld, struct sl_span to, const char *from,
+                             struct sl_err *err) {
     pthread_mutex_lock(&ld->device);
-    status = sl_device_upload(ld->w->dev, place, buffer);
+    enum sl_status status = sl_device_upload(ld->w->dev, to, from);
     pthread_mutex_unlock(&ld->device);
     return status == SL_OK ? SL_OK
                            : sl_fail(err, status, "copying weights to %s: %s",
                                      ld->w->dev->caps.name, sl_status_text(status));
 }
 
+/* Reads whole rows, of which a part is kept, and packs these: n bytes from start on of what is
+ * kept. */
+static enum sl_status load_rows(struct loader *ld, const struct sl_weight_run *run, uint64_t start,
+                                uint64_t n, char *buffer, uint64_t *out_cached,
+                                struct sl_err *err) {
+    const struct sl_tensor_cut *c = &run->cut;
+    struct sl_span to =
+        sl_span_part(sl_buffer_pool_at(&ld->w->layout.pool, &run->place, 0), start, n);
+    bool straight = ld->w->dev->caps.host_visible;
+    uint64_t first = start / c->row_bytes, rows = n / c->row_bytes;
+    uint64_t offset = c->offset_bytes + first * c->stride_bytes, skew = offset % SL_IO_ALIGN_BYTES;
+    char *from = buffer + skew, *at = straight ? sl_span_host(to) : buffer;
+    SL_TRY(read_piece(ld, run->file, buffer, offset - skew,
+                      skew + (rows - 1) * c->stride_bytes + c->row_bytes, out_cached, err));
+    for (uint64_t i = 0; i < rows; i++)
+        memmove(at + i * c->row_bytes, from + i * c->stride_bytes, c->row_bytes);
+    return straight ? SL_OK : upload(ld, to, buffer, err);
+}
+
+/* Of a run's bytes from start on, how many are loaded at once. */
+static uint64_t piece_bytes(const struct sl_weight_run *run, uint64_t start) {
+    uint64_t left = run->size_bytes - start, most = PIECE_BYTES;
+    if (run->of) /* whole rows, with what aligning them takes */
+        most = (ROWS_BYTES - 2 * SL_IO_ALIGN_BYTES) / run->cut.stride_bytes * run->cut.row_bytes;
+    return left < most ? left : most;
+}
+
+/* Reads n bytes of a run from start on to their place, through buffer (NULL: straight). */
+static enum sl_status load_piece(struct loader *ld, const struct sl_weight_run *run, uint64_t start,
+                                 uint64_t n, char *buffer, uint64_t *out_cached,
+                                 struct sl_err *err) {
+    struct sl_span image = sl_buffer_pool_at(&ld->w->layout.pool, &run->place, 0);
+    struct sl_span place = sl_span_part(image, start, n);
+    bool straight = ld->w->dev->caps.host_visible;
+    if (run->of)
+        return load_rows(ld, run, start, n, buffer, out_cached, err);
+    SL_TRY(read_piece(ld, run->file, straight ? sl_span_host(place) : buffer,
+                      run->offset_bytes + start, n, out_cached, err));
+    return straight ? SL_OK : upload(ld, place, buffer, err);
+}
+
 static void *reader_main(void *arg) {
     struct loader *ld = arg;
     const struct sl_weights_layout *l = &ld->w->layout;
     pthread_mutex_lock(&ld->lock);
-    char *buffer = ld->buffers ? ld->buffers + (size_t)ld->n_buffers_taken++ * PIECE_BYTES : NULL;
+    char *buffer = ld->buffers ? ld->buffers + ld->n_buffers_taken++ * ld->buffer_bytes : NULL;
     while (ld->status == SL_OK && ld->run < l->n_runs) {
         const struct sl_weight_run *run = &l->runs[ld->run];
         uint64_t start = ld->run_done_bytes;
-        uint64_t n = run->size_bytes - start;
-        if (n > PIECE_BYTES) {
-            n = PIECE_BYTES;
-            ld->run_done_bytes += n;
-        } else {
+        uint64_t n = piece_bytes(run, start);
+        ld->run_done_bytes += n;
+        if (ld->run_done_bytes == run->size_bytes) {
             ld->run++;
             ld->run_done_bytes = 0;
         }
@@ -318,6 +367,16 @@ static enum sl_status load_all(struct loader *ld, struct sl_err *err) {
     return SL_OK;
 }
 
+static enum sl_status make_buffers(struct loader *ld, struct sl_err *err) {
+    const struct sl_weights_layout *l = &ld->w->layout;
+    bool straight = ld->w->dev->caps.host_visible;
+    if (straight && !(l->n_runs && l->runs[l->n_runs - 1].of))
+        return SL_OK;
+    ld->buffer_bytes = straight ? ROWS_BYTES : PIECE_BYTES;
+    ld->buffers = aligned_alloc(SL_IO_ALIGN_BYTES, N_READERS * ld->buffer_bytes);
+    return ld->buffers ? SL_OK : sl_fail(err, SL_ERR_NOMEM, "no memory to load the weights");
+}
+
 enum sl_status sl_weights_load(const struct sl_model *model, struct sl_weights_part part,
                                struct sl_device *dev, const struct sl_weights_io *io,
                                struct sl_progress *progress, struct sl_weights **out_weights,
@@ -329,9 +388,8 @@ enum sl_status sl_weights_load(const struct sl_model *model, struct sl_weights_p
     ld.fd_direct = malloc(n_files * sizeof *ld.fd_direct);
     enum sl_status status;
     _Static_assert(SL_WEIGHTS_LOAD_BYTES == (uint64_t)N_READERS * PIECE_BYTES, "as planned");
-    if (!dev->caps.host_visible)
-        ld.buffers = aligned_alloc(SL_IO_ALIGN_BYTES, SL_WEIGHTS_LOAD_BYTES);
-    if (!w || !ld.fd || !ld.fd_direct || (!dev->caps.host_visible && !ld.buffers)) {
+    _Static_assert(SL_WEIGHTS_CUT_BYTES == (uint64_t)N_READERS * ROWS_BYTES, "as planned");
+    if (!w || !ld.fd || !ld.fd_direct) {
         status = sl_fail(err, SL_ERR_NOMEM, "no memory to load the weights");
         goto free_lists;
     }
@@ -341,6 +399,8 @@ enum sl_status sl_weights_load(const struct sl_model *model, struct sl_weights_p
     pthread_mutex_init(&ld.device, NULL);
     w->dev = dev;
     status = sl_weights_layout_make(model, part, dev, &w->layout, err);
+    if (status == SL_OK)
+        status = make_buffers(&ld, err);
     if (status != SL_OK)
         goto close_files;
     status = sl_buffer_pool_alloc(&w->layout.pool, dev);
@@ -352,7 +412,7 @@ enum sl_status sl_weights_load(const struct sl_model *model, struct sl_weights_p
     status = open_files(&ld, n_files, err);
     if (status == SL_OK)
         status = load_all(&ld, err);
-    if (status == SL_OK && ld.buffers) {
+    if (status == SL_OK && !dev->caps.host_visible) {
         status = sl_device_sync(dev);
         if (status != SL_OK)
             status = sl_fail(err, status, "copying weights to %s: %s", dev->caps.name,
@@ -389,9 +449,13 @@ void sl_weights_destroy(struct sl_weights **pw) {
 }
 
 struct sl_span sl_weights_span(const struct sl_weights *w, const struct sl_gguf_tensor *tensor) {
-    for (uint32_t i = 0; tensor && i < w->layout.n_runs; i++) {
-        const struct sl_weight_run *r = &w->layout.runs[i];
-        if (r->file == tensor->file && tensor->offset_bytes >= r->offset_bytes &&
+    const struct sl_weights_layout *l = &w->layout;
+    /* Another run may have all of a small one between two tensors: parts, which are last, first. */
+    for (uint32_t i = l->n_runs; tensor && i-- > 0;) {
+        const struct sl_weight_run *r = &l->runs[i];
+        if (r->of == tensor)
+            return sl_span_part(sl_buffer_pool_at(&l->pool, &r->place, 0), 0, r->size_bytes);
+        if (!r->of && r->file == tensor->file && tensor->offset_bytes >= r->offset_bytes &&
             tensor->offset_bytes + tensor->size_bytes <= r->offset_bytes + r->size_bytes)
             return sl_span_part(sl_buffer_pool_at(&w->layout.pool, &r->place, 0),
                                 tensor->offset_bytes - r->offset_bytes, tensor->size_bytes);

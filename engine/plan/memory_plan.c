@@ -338,7 +338,11 @@ static void plan_fixed(const struct subject *s, struct sl_memory_plan *p) {
     p->link_bytes = link_bytes(&s->whole->hp, p);
     if (!p->stage)
         plan_scheduler(&s->whole->hp, p);
-    p->load_bytes = p->first_on_host && p->loads_by_copy ? SL_WEIGHTS_LOAD_BYTES : 0;
+    bool cuts = s->whole->hp.n_embd_layer && p->n_stages > 1;
+    p->load_bytes = !p->first_on_host  ? 0
+                    : p->loads_by_copy ? SL_WEIGHTS_LOAD_BYTES
+                    : cuts             ? SL_WEIGHTS_CUT_BYTES
+                                       : 0;
     p->process_bytes = p->first_on_host ? p->config.process_bytes : 0;
     uint64_t n_threads = n_stacks(p);
     p->thread_bytes = n_threads * STACK_BYTES;
@@ -615,8 +619,10 @@ static enum sl_status blame_cache(const struct subject *s, struct sl_memory_plan
 /* Of a slice: which of its weights are no layer's. */
 static const char *which_weights(const struct sl_model *m) {
     static const char *const name[] = {"its layers", "its layers, embedding", "its layers, output",
+                                       "its layers, embedding, output",
                                        "every layer, embedding, output"};
-    return name[sl_model_has_input(m) + 2 * sl_model_has_output(m)];
+    bool input = sl_model_has_input(m), output = sl_model_has_output(m);
+    return name[input && output ? 4 : (input || sl_model_layer_tokens(m)) + 2 * output];
 }
 
 static void add_stage_rows(struct sl_memory_plan *p, const struct sl_model *m,

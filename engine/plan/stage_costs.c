@@ -5,6 +5,7 @@
 #include "engine/heat/heat_store.h"
 #include "engine/plan/plan_hosts.h"
 #include "engine/plan/plan_speed.h"
+#include "engine/tables/table_layout.h"
 
 #include "model/arch/model_slice.h"
 
@@ -20,6 +21,7 @@ struct measure {
     const struct sl_device *dev;
     struct sl_plan_place place;
     struct sl_memory_plan plan; /* of the slice that was looked at last */
+    uint64_t tokens_bytes;      /* of a stage that is not the first, beside its layers' */
 };
 
 static enum sl_status look(struct measure *m, uint32_t first, uint32_t n,
@@ -46,6 +48,13 @@ static enum sl_status look_at_stage(struct measure *m, uint64_t *out_activations
     return status;
 }
 
+/* What layers' embeddings are made of is with each layer that is looked at, and in a stage once:
+ * where it is neither the first layers' input nor the output matrix. */
+static uint64_t tokens_bytes(const struct sl_model *slice, const struct sl_memory_plan *p) {
+    const struct sl_gguf_tensor *t = sl_model_layer_tokens(slice);
+    return t && !sl_tables_have(slice, p->streamed_tables, t) ? t->size_bytes : 0;
+}
+
 static enum sl_status look_at_layer(struct measure *m, uint32_t i, uint64_t stage_activations,
                                     struct sl_split_layer *out, uint64_t *in_out_ahead,
                                     struct sl_err *err) {
@@ -53,7 +62,11 @@ static enum sl_status look_at_layer(struct measure *m, uint32_t i, uint64_t stag
     if (status != SL_OK)
         return status;
     struct sl_memory_plan *p = &m->plan;
-    uint64_t weights = p->weight_bytes - p->expert_bytes, activations = p->activation_bytes;
+    struct sl_model slice;
+    SL_TRY(sl_model_slice_alone(m->model, i, 1, &slice, err));
+    uint64_t tokens = tokens_bytes(&slice, p);
+    uint64_t weights = p->weight_bytes - p->expert_bytes - tokens;
+    uint64_t activations = p->activation_bytes;
     out->expert_bytes = p->expert_bytes;
     out->fixed_bytes = p->kv_bytes + activations -
                        (stage_activations < activations ? stage_activations : activations);
@@ -61,22 +74,20 @@ static enum sl_status look_at_layer(struct measure *m, uint32_t i, uint64_t stag
         status = look(m, i, 1, SL_EXPERTS_STREAMED, err);
         if (status != SL_OK)
             return status;
-        weights = p->weight_bytes > weights ? p->weight_bytes : weights;
+        tokens = tokens_bytes(&slice, p);
+        weights = p->weight_bytes - tokens > weights ? p->weight_bytes - tokens : weights;
         uint64_t ahead = p->activation_bytes > activations ? p->activation_bytes - activations : 0;
         *in_out_ahead = ahead > *in_out_ahead ? ahead : *in_out_ahead;
     }
     out->fixed_bytes += weights;
-    struct sl_model slice;
+    m->tokens_bytes = tokens > m->tokens_bytes ? tokens : m->tokens_bytes;
     struct sl_err why;
     out->joined = sl_model_cut(m->model, i, &why) != SL_OK;
-    status = sl_model_slice_alone(m->model, i, 1, &slice, err);
-    if (status == SL_OK) {
-        out->dense_token_bytes = (double)sl_dense_token_bytes(&slice);
-        const struct sl_experts_spec *x = &slice.layers[0].spec.experts;
-        out->routed_token_bytes =
-            (double)out->expert_bytes * x->n_used / (x->n_expert ? x->n_expert : 1);
-    }
-    return status;
+    out->dense_token_bytes = (double)sl_dense_token_bytes(&slice);
+    const struct sl_experts_spec *x = &slice.layers[0].spec.experts;
+    out->routed_token_bytes =
+        (double)out->expert_bytes * x->n_used / (x->n_expert ? x->n_expert : 1);
+    return SL_OK;
 }
 
 /* Slots for the top-k of a layer of every class, and what comes with them. */
@@ -133,16 +144,18 @@ static uint64_t speed_of(const struct sl_stage_plans *plans, uint32_t i) {
                                                                      : caps->memory_bytes_per_s;
 }
 
-static void take_cards(const struct sl_engine_config *config, const struct sl_device_limits *limits,
-                       const struct sl_stage_plans *plans, uint64_t stage_bytes,
-                       struct sl_stage_costs *c) {
+static void take_cards(const struct sl_engine_config *config, const struct sl_model *model,
+                       const struct measure *m, const struct sl_stage_plans *plans,
+                       uint64_t stage_bytes, struct sl_stage_costs *c) {
+    bool tied = model->global[SL_G_OUTPUT] == model->global[SL_G_TOKEN_EMBD];
     for (uint32_t i = 0; i < plans->n; i++) {
+        bool has = i == 0 || (i + 1 == plans->n && tied);
         const struct sl_device *dev = plans->at[i].dev;
         const struct sl_device_caps *caps = &dev->caps;
         c->cards[i].budget_bytes = budget_of(config, plans, i);
         c->cards[i].bytes_per_s = speed_of(plans, i);
-        c->cards[i].stage_bytes =
-            stage_bytes + sl_device_scratch_bytes(dev, limits) + caps->held_bytes;
+        c->cards[i].stage_bytes = stage_bytes + (has ? 0 : m->tokens_bytes) +
+                                  sl_device_scratch_bytes(dev, &m->plan.limits) + caps->held_bytes;
     }
 }
 
@@ -155,7 +168,6 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
     struct measure *m = calloc(1, sizeof *m);
     c.layers = calloc(n_layer, sizeof *c.layers);
     uint64_t activations = 0, ahead = 0;
-    struct sl_device_limits limits;
     enum sl_status status = m && c.layers ? SL_OK
                                           : sl_fail(err, SL_ERR_NOMEM,
                                                     "no memory for a table of the "
@@ -182,10 +194,8 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
     if (status == SL_OK)
         status = least_slots(model, m->plan.config.batch_tokens, relay_bytes(plans),
                              &c.model.least_slot_bytes, err);
-    if (status == SL_OK)
-        limits = m->plan.limits;
-    free(m);
     if (status != SL_OK) {
+        free(m);
         sl_stage_costs_release(&c);
         return status;
     }
@@ -196,7 +206,8 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
         stage_bytes += config->experts == SL_EXPERTS_STREAMED ? c.model.least_slot_bytes : 0;
         c.model.experts = SL_EXPERTS_RESIDENT;
     }
-    take_cards(config, &limits, plans, stage_bytes, &c);
+    take_cards(config, model, m, plans, stage_bytes, &c);
+    free(m);
     *out_costs = c;
     return SL_OK;
 }

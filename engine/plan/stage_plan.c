@@ -7,6 +7,7 @@
 #include "engine/plan/open_device.h"
 #include "engine/plan/plan_hosts.h"
 #include "engine/plan/stage_costs.h"
+#include "engine/tables/table_layout.h"
 
 #include "model/arch/model_slice.h"
 
@@ -365,17 +366,35 @@ static bool some_host_lacks(const struct sl_stage_plans *plans) {
     return lacks;
 }
 
+/* What layers and devices take where tables are streamed. */
+static enum sl_status without_tables(const struct planner *r, struct sl_stage_costs *costs,
+                                     struct sl_err *err) {
+    struct sl_engine_config config = r->config;
+    config.tables = SL_TABLES_STREAMED;
+    sl_stage_costs_release(costs);
+    *costs = (struct sl_stage_costs){0};
+    return sl_stage_costs_make(r->model, &config, r->plans, costs, err);
+}
+
 /* Divides the layers, and plans each stage with all of the host's memory that it can use. */
 static enum sl_status divide(struct planner *r, const struct sl_split *given, struct sl_err *err) {
     struct sl_stage_costs costs = {0};
     struct sl_split split = *given;
     enum sl_status status = SL_OK;
+    /* Stages may do without the large tables, if they have to. */
+    bool sheds = r->config.tables == SL_TABLES_AUTO && sl_tables_large(r->model);
     if (!given->n)
         status = sl_stage_costs_make(r->model, &r->config, r->plans, &costs, err);
     for (uint32_t i = 0; status == SL_OK && i < MAX_CHOICES; i++) {
         uint64_t least = 0;
         if (!given->n)
             status = choose(r, &costs, &split, &least);
+        if (status == SL_ERR_CONFIG && least != UINT64_MAX && sheds) {
+            sheds = false;
+            status = without_tables(r, &costs, err);
+            if (status == SL_OK)
+                status = choose(r, &costs, &split, &least);
+        }
         if (status == SL_ERR_CONFIG && sl_stage_costs_free_host(&costs, r->plans))
             status = choose(r, &costs, &split, &least); /* what the host lacks its own plan says */
         if (status == SL_ERR_CONFIG)

@@ -31,10 +31,12 @@ static struct sl_row_reader_config rows_config(const struct sl_model *model, uin
         if (out_id)
             out_id[rc.n_tables] = (enum sl_table_id)i;
         uint32_t row_bytes = sl_table_row_bytes(model, (enum sl_table_id)i);
-        rc.table[rc.n_tables++] = (struct sl_row_table){.offset_bytes = t->offset_bytes,
-                                                        .n_rows = t->ne[1],
-                                                        .row_bytes = row_bytes,
-                                                        .stride_bytes = row_bytes,
+        struct sl_tensor_cut cut = {t->offset_bytes, t->ne[1], row_bytes, row_bytes};
+        (void)sl_table_cut(model, t, &cut);
+        rc.table[rc.n_tables++] = (struct sl_row_table){.offset_bytes = cut.offset_bytes,
+                                                        .n_rows = cut.n_rows,
+                                                        .row_bytes = cut.row_bytes,
+                                                        .stride_bytes = cut.stride_bytes,
                                                         .file = t->file};
     }
     rc.max_wants = rc.n_tables * c->batch_tokens;

@@ -88,7 +88,7 @@ struct rule {
     bool i32; /* a table of numbers */
 };
 
-static const struct rule global_rules[SL_G_COUNT] = {
+static const struct rule global_rules[SL_G_NAMED] = {
     [SL_G_TOKEN_EMBD] = {"token_embd.weight", {D_EMBD, D_VOCAB}, false},
     [SL_G_OUTPUT_NORM] = {"output_norm.weight", {D_EMBD}, true},
     [SL_G_OUTPUT] = {"output.weight", {D_EMBD, D_VOCAB}, false},
@@ -749,7 +749,7 @@ static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
     struct sl_str rest;
     uint64_t layer;
     if (!layer_name(t->name, &layer, &rest)) {
-        for (unsigned role = 0; role < SL_G_COUNT; role++) {
+        for (unsigned role = 0; role < SL_G_NAMED; role++) {
             if (!equals(t->name, global_name(m->arch, role)) || !has_global(m->arch, &m->hp, role))
                 continue;
             m->global[role] = t;
@@ -852,7 +852,7 @@ static enum sl_status choose_factors(struct sl_model *m, struct sl_err *err) {
 /* Of tensors that are in no layer. */
 static enum sl_status check_globals(struct sl_model *m, struct sl_err *err) {
     enum sl_status status = SL_OK;
-    for (unsigned role = 0; role < SL_G_COUNT && status == SL_OK; role++) {
+    for (unsigned role = 0; role < SL_G_NAMED && status == SL_OK; role++) {
         bool required = role <= SL_G_OUTPUT_NORM || role == SL_G_OUTPUT_NORM_BIAS ||
                         role == SL_G_OUTPUT_BIAS || role >= SL_G_LAYER_EMBD;
         if (m->global[role])
@@ -875,6 +875,8 @@ enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
         return status;
     if (!m->global[SL_G_OUTPUT])
         m->global[SL_G_OUTPUT] = m->global[SL_G_TOKEN_EMBD]; /* tied */
+    if (m->hp.n_embd_layer)
+        m->global[SL_G_LAYER_TOKENS] = m->global[SL_G_TOKEN_EMBD];
     status = check_globals(m, err);
     for (uint32_t l = 0; l < m->hp.n_layer && status == SL_OK; l++) {
         struct sl_layer *layer = &m->layers[l];

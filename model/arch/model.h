@@ -60,6 +60,9 @@ static inline uint32_t sl_row_elems(const struct sl_hparams *hp) {
     return hp->n_embd * (hp->n_stream ? hp->n_stream : 1);
 }
 
+/* Roles that a tensor's name gives; those behind them are other uses of the same tensors. */
+#define SL_G_NAMED ((unsigned)SL_G_LAYER_TOKENS)
+
 /* Shapes are [n_in, n_out] in GGUF order (innermost first). */
 enum sl_global_role {
     SL_G_TOKEN_EMBD,       /* token_embd.weight   [n_embd, n_vocab] */
@@ -81,6 +84,9 @@ enum sl_global_role {
     SL_G_STREAMS,       /* output_hc_fn.weight    [n_stream * n_embd, n_stream] */
     SL_G_STREAMS_BASE,  /* output_hc_base.weight  [n_stream] f32 */
     SL_G_STREAMS_SCALE, /* output_hc_scale.weight [1] f32 */
+    /* The tokens' embeddings once more, as what layers' embeddings are made of: any layer needs
+     * them, so that a slice may have them without being where ids become rows. */
+    SL_G_LAYER_TOKENS,
     SL_G_COUNT
 };
 enum sl_layer_role {

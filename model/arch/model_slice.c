@@ -29,16 +29,17 @@ enum sl_status sl_model_slice_alone(const struct sl_model *m, uint32_t first, ui
     if (first >= all || n > all - first || (!n && first))
         return sl_fail(err, SL_ERR_INVALID, "%u layers from layer %u on: there are %u", n, first,
                        all);
-    if (m->hp.n_embd_layer && n != all)
-        return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "layers with embeddings of their own cannot be split among devices or "
-                       "machines: give one --device, and no --worker");
     struct sl_model s = *m;
     s.layers = m->layers + first;
     s.hp.n_layer = n;
     s.hp.first_layer = m->hp.first_layer + first;
     if (first)
         s.global[SL_G_TOKEN_EMBD] = NULL;
+    if (!n) { /* no layer, nothing of layers */
+        s.hp.n_embd_layer = 0;
+        s.global[SL_G_LAYER_EMBD] = s.global[SL_G_LAYER_PROJ] = s.global[SL_G_LAYER_PROJ_NORM] =
+            s.global[SL_G_LAYER_TOKENS] = NULL;
+    }
     if (first + n < all)
         s.global[SL_G_OUTPUT_NORM] = s.global[SL_G_OUTPUT] = s.global[SL_G_OUTPUT_NORM_BIAS] =
             s.global[SL_G_OUTPUT_BIAS] = s.global[SL_G_STREAMS] = s.global[SL_G_STREAMS_BASE] =

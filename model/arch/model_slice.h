@@ -4,7 +4,10 @@
  * A slice has hp.n_layer layers from hp.first_layer of the whole model on, and of the global
  * tensors those that these layers' device needs: the embedding with the first layer, the last norm
  * and the output matrix with the last (a tied output is then the embedding, without being the
- * slice's embedding), the RoPE divisors everywhere. Everything that takes a model takes a slice. */
+ * slice's embedding), the RoPE divisors everywhere. Where
+ * layers have embeddings of their own, a slice with layers has what these are made of, the tokens'
+ * embeddings among it (SL_G_LAYER_TOKENS), and uses its layers' part of two of those tensors
+ * (engine/tables/table_layout.h). Everything that takes a model takes a slice. */
 #ifndef SL_MODEL_MODEL_SLICE_H
 #define SL_MODEL_MODEL_SLICE_H
 
@@ -33,6 +36,12 @@ static inline bool sl_model_has_input(const struct sl_model *m) {
 }
 static inline bool sl_model_has_output(const struct sl_model *m) {
     return m->global[SL_G_OUTPUT] != NULL;
+}
+
+/* Embeddings of tokens that it needs for those of its layers and for nothing else; NULL: none. */
+static inline const struct sl_gguf_tensor *sl_model_layer_tokens(const struct sl_model *m) {
+    const struct sl_gguf_tensor *t = m->global[SL_G_LAYER_TOKENS];
+    return t == m->global[SL_G_TOKEN_EMBD] || t == m->global[SL_G_OUTPUT] ? NULL : t;
 }
 
 #endif

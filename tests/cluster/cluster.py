@@ -52,6 +52,8 @@ SHAPES = {
     "short convolutions": ["--arch", "lfm2moe", "--layers", "5"],
     "latent attention": ["--arch", "deepseek2", "--layers", "5"],
     "compressed attention": ["--arch", "deepseek4", "--layers", "5", "--q-lora", "64", "--index-top", "12", "--table-layers", "3"],
+    "embeddings of layers": ["--arch", "gemma4", "--layers", "8", "--experts", "0", "--top-k", "0", "--layer-embd", "64", "--shared-kv", "3",
+                             "--window", "64", "--window-period", "3", "--tied"],
     "an indexer": ["--arch", "deepseek32", "--layers", "5", "--q-lora", "64", "--index-top", "48"],
 }
 
@@ -483,6 +485,7 @@ def no_layers(t):
     none = ["--split", "0,auto"]
     t.alone_and_together("a coordinator without layers", t.model, 3, split=none)
     t.alone_and_together("the same, with states", t.synth("states", SHAPES["delta nets"]), 2, split=none)
+    t.alone_and_together("the same, with embeddings of layers", t.synth("embeddings", SHAPES["embeddings of layers"]), 2, split=none)
     kept = ["--cache-dir", t.path("kept"), "--cache-ram", "1MiB"]
     workers = [Worker(t, t.model, t.socket()) for _ in range(2)]
     server = Server(t, *workers, options=none + kept)
@@ -543,6 +546,15 @@ def fetching(t):
     t.check("each has fetched its part alone", all(0 < h < 0.75 * size for h in held), f"{held} of {size}")
     for w in workers:
         w.end()
+    # Where layers have embeddings of their own, with what those are made of, resident and by row.
+    small = t.synth("embeddings fetched", SHAPES["embeddings of layers"] + ["--vocab", "40000", "--layer-embd", "96"])
+    alone_small = t.score(small, ["--device", "cpu"])
+    for name, where, cache in (("resident", [], "cache2"), ("by row", ["--tables", "streamed"], "cache2"), ("by row from the start",
+                               ["--tables", "streamed"], "cache3")):
+        w = Worker(t, "cache:" + t.path(cache), t.socket())
+        together = t.score(small, ["--device", "cpu", "--workers", w.at, "--key-file", t.key, "--split", "2,6", *where])
+        t.check(f"also a table of layers' embeddings, {name}", isinstance(alone_small, bytes) and alone_small == together and w.end() == 0,
+                f"{str(together)[:600]} {w.text()[-600:]}")
     # Without a word about it.
     plain = Worker(t, "cache:", t.socket(), env=dict(os.environ, XDG_CACHE_HOME=t.path("user")))
     kept = t.path("user/sluice/layers")

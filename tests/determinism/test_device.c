@@ -370,7 +370,7 @@ static void other_shapes(void **state) {
         "maple",          "phimoe",      "lfm2moe",   "granitehybrid", "jamba",        "deepseek32",
         "nemotron_h_moe", "kimi-linear", "grovemoe",  "bailingmoe3",   "minimax-m3",   "dots3note",
         "deepseek4",      "gemma4",      "qwen35moe", "gpt-oss",       "mimo2",        "laguna",
-        "glm-dsa",        "mistral4"};
+        "glm-dsa",        "mistral4",    "gemma4"};
     static const struct setting settings[] = {
         {.where = SL_EXPERTS_STREAMED,
          .device_percent = 40,
@@ -418,12 +418,15 @@ static void other_shapes(void **state) {
         if (i == 20)
             c.n_expert = 12, c.n_per_adjugate = 3, c.n_ff_adjugate = 96;
         if (i == 25) /* embeddings of layers, the last of which read keys of others */
-            c.window_period = 2, c.window = 24, c.n_embd_layer = 32, c.n_shared_kv = 2;
+            c.n_layer = 8, c.window_period = 2, c.window = 24, c.n_embd_layer = 32,
+            c.n_shared_kv = 2, c.tied = true;
+        if (i == 32) /* whose ends are within blocks */
+            c.n_embd_layer = 40;
         if (i >= 27 && i < 30)
             c.window = 24;
         if (i == 28)
             c.head_dim_v = 24;
-        if (i >= 30)
+        if (i == 30 || i == 31)
             c.n_ff_shared = c.n_ff_expert, c.n_lora_q = 64;
         if (i == 30) /* each second layer attends to what the one before it chose */
             c.n_index_top = 20, c.index_every = 2;
@@ -433,9 +436,10 @@ static void other_shapes(void **state) {
               &plain, &have);
         for (uint32_t k = 0; k < 2 && i != 2; k++)
             check(m.model, &settings[k], &plain, &have);
-        /* Layers that read another's keys are on one device. */
-        for (uint32_t k = i % BY_BUILD(1, 2, 2); k < 2 && i != 25; k += BY_BUILD(1, 2, 2)) {
+        for (uint32_t k = i % BY_BUILD(1, 2, 2); k < 2; k += BY_BUILD(1, 2, 2)) {
             struct setting s = over[k];
+            if (i == 25) /* layers that read another's keys are on its device */
+                s.split = k ? "1,1,2,4" : "3,5";
             if (i == 2)
                 s.where = SL_EXPERTS_RESIDENT;
             if (i == 30) {

@@ -26,17 +26,18 @@ struct setting {
     uint32_t threads, parallel, batch;
     bool experts; /* in slots, as few as can be */
     bool mirror;
-    bool stages; /* two, each with a CPU of its own */
-    bool cancel; /* another request is canceled again and again meanwhile */
+    const char *split; /* over stages, each with a CPU of its own; NULL: one */
+    bool cancel;       /* another request is canceled again and again meanwhile */
 };
 
 static const char *describe(const struct setting *t) {
     static char text[200];
-    snprintf(text, sizeof text, "%s, cache %llu, io %d%s, %u threads, %u at once, batch %u%s%s%s%s",
+    snprintf(text, sizeof text,
+             "%s, cache %llu, io %d%s, %u threads, %u at once, batch %u%s%s%s%s%s",
              t->streamed ? "streamed" : "resident", (unsigned long long)t->cache_bytes, (int)t->io,
              t->buffered ? " buffered" : "", t->threads, t->parallel, t->batch,
              t->experts ? ", experts in slots" : "", t->mirror ? ", mirror" : "",
-             t->stages ? ", two stages" : "", t->cancel ? ", cancels" : "");
+             t->split ? ", over " : "", t->split ? t->split : "", t->cancel ? ", cancels" : "");
     return text;
 }
 
@@ -69,7 +70,6 @@ static enum sl_status open_cpu(const struct sl_device_source *source, uint32_t i
     return sl_cpu_open(&(struct sl_cpu_config){.n_threads = 1, .isa = SL_CPU_BEST}, out_device,
                        err);
 }
-static const struct sl_device_source two_cpus = {open_cpu, 2};
 
 static uint64_t looked_up(void) {
     return (uint64_t)sl_metric(table_hits_total) + (uint64_t)sl_metric(table_misses_total);
@@ -77,6 +77,9 @@ static uint64_t looked_up(void) {
 
 static void run_setting(struct test_model *m, const struct setting *t, struct outcome *out) {
     const char *mirrors[] = {m->path};
+    struct sl_device_source cpus = {open_cpu, 1};
+    for (const char *at = t->split; at && (at = strchr(at, ',')) != NULL; at++)
+        cpus.n_devices++;
     struct sl_engine_config c = {.n_threads = t->threads,
                                  .ctx_tokens = 300,
                                  .parallel = t->parallel,
@@ -85,7 +88,8 @@ static void run_setting(struct test_model *m, const struct setting *t, struct ou
                                  .table_cache_bytes = t->cache_bytes,
                                  .io = t->io,
                                  .io_buffered = t->buffered,
-                                 .device_source = t->stages ? &two_cpus : NULL,
+                                 .device_source = t->split ? &cpus : NULL,
+                                 .split = t->split,
                                  .mirrors = mirrors,
                                  .n_mirrors = t->mirror,
                                  .no_warm_up = true,
@@ -143,7 +147,8 @@ static void check(struct test_model *m, const struct setting *t, const struct ou
             fail_msg("%s: the logits of position %u differ", describe(t), i);
 }
 
-static void compare_all(const struct sl_synth_config *sc, bool has_experts, bool may_split) {
+static void compare_all(const struct sl_synth_config *sc, bool has_experts,
+                        const char *const splits[2]) {
     static const uint64_t caches[] = {0, 1, 3000, (uint64_t)1 << 20};
     struct test_model m;
     struct outcome want;
@@ -176,15 +181,16 @@ static void compare_all(const struct sl_synth_config *sc, bool has_experts, bool
                             .batch = 48,
                             .cancel = true},
           &want);
-    if (may_split)
-        check(&m,
-              &(struct setting){.streamed = true,
-                                .cache_bytes = 3000,
-                                .threads = 1,
-                                .parallel = 4,
-                                .batch = 48,
-                                .stages = true},
-              &want);
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t streamed = 0; streamed < 2; streamed++)
+            check(&m,
+                  &(struct setting){.streamed = streamed,
+                                    .cache_bytes = 3000,
+                                    .threads = 1,
+                                    .parallel = 4,
+                                    .batch = 48,
+                                    .split = splits[i]},
+                  &want);
     for (uint32_t i = 0; i < N_RUNS; i++)
         free_run(want.run[i]);
     close_model(&m);
@@ -194,12 +200,14 @@ static void compare_all(const struct sl_synth_config *sc, bool has_experts, bool
 static void layers_embeddings(void **state) {
     (void)state;
     struct sl_synth_config c = tiny_config("gemma4");
-    c.n_layer = 4;
+    c.n_layer = 5;
+    c.window_period = 2;
+    c.window = 40;
     c.n_embd_layer = 32;
-    c.n_shared_kv = 2;
+    c.n_shared_kv = 1;
     c.n_expert = c.n_expert_used = 0;
     c.tied = true;
-    compare_all(&c, false, false);
+    compare_all(&c, false, (const char *[]){"1,4", "1,1,3"});
 }
 
 /* Of one with experts, whose output is a matrix of its own: two tables. */
@@ -209,7 +217,18 @@ static void both_embeddings(void **state) {
     c.n_layer = 4;
     c.n_embd_layer = 32;
     c.embd = SL_DTYPE_Q8_0;
-    compare_all(&c, true, false);
+    compare_all(&c, true, (const char *[]){"1,3", "1,1,1,1"});
+}
+
+/* Blocks of the type that end within a layer's: stages keep some of others'. */
+static void layers_within_blocks(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("gemma4");
+    c.n_layer = 8;
+    c.n_embd_layer = 40;
+    c.embd = SL_DTYPE_Q8_0;
+    c.n_expert = c.n_expert_used = 0;
+    compare_all(&c, false, (const char *[]){"3,5", "1,2,2,3"});
 }
 
 /* The tokens' embeddings alone, of stages too. */
@@ -217,13 +236,14 @@ static void tokens_embeddings(void **state) {
     (void)state;
     struct sl_synth_config c = tiny_config("qwen3moe");
     c.n_layer = 4;
-    compare_all(&c, true, true);
+    compare_all(&c, true, (const char *[]){"2,2", "1,2,1"});
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_embeddings),
         cmocka_unit_test(both_embeddings),
+        cmocka_unit_test(layers_within_blocks),
         cmocka_unit_test(tokens_embeddings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

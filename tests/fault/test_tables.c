@@ -3,6 +3,8 @@
  * text that names it, and no others; and when the disk is sound again, so is everything. */
 #include "tests/fault/faulty_disk.h"
 
+#include "backends/cpu/cpu.h"
+
 #define SECOND_NS 1000000000u
 
 static const struct sl_gguf_tensor *table;
@@ -163,6 +165,78 @@ static void an_unreadable_row_ends_its_requests(void **state) {
     assert_true(n_failed >= 15 && n_alone > 0);
 }
 
+/* Two stages, each with a disk and a clock of its own. */
+struct disks {
+    struct sl_reader_source base; /* first */
+    struct disk each[2];
+    uint32_t n;
+};
+
+static enum sl_status open_next(const struct sl_reader_source *source,
+                                const struct sl_reader_config *config,
+                                struct sl_reader **out_reader, struct sl_err *err) {
+    struct disks *d = (struct disks *)(uintptr_t)source;
+    assert_true(d->n < 2);
+    return open_disk(&d->each[d->n++].base, config, out_reader, err);
+}
+
+static enum sl_status open_cpu(const struct sl_device_source *source, uint32_t index,
+                               struct sl_device **out_device, struct sl_err *err) {
+    (void)source, (void)index;
+    return sl_cpu_open(&(struct sl_cpu_config){.n_threads = 1, .isa = SL_CPU_BEST}, out_device,
+                       err);
+}
+
+/* A row of which only one stage's part cannot be read, on both of their disks: of the first, which
+ * has layers 0 and 1, or the second. */
+static void so_it_does_at_a_later_stage(void **state) {
+    (void)state;
+    static const struct sl_device_source cpus = {open_cpu, 2};
+    for (uint32_t stage = 0; stage < 2; stage++) {
+        struct disks d = {.base = {open_next}, .each = {new_disk(), new_disk()}};
+        uint32_t token = clean[1]->tokens[1].id, n_failed = 0;
+        uint64_t at = table->offset_bytes + (uint64_t)token * 16384 + 4096 + 8192 * stage;
+        for (uint32_t i = 0; i < 2; i++)
+            d.each[i].faults[d.each[i].n_faults++] =
+                (struct sl_fake_fault){.first_byte = at, .last_byte = at, .error = EIO};
+        struct sl_engine_config c = {.n_threads = 1,
+                                     .ctx_tokens = N_CTX,
+                                     .parallel = N_RUNS,
+                                     .batch_tokens = 32,
+                                     .ram_bytes = AMPLE_BYTES,
+                                     .tables = SL_TABLES_STREAMED,
+                                     .table_cache_bytes = 100000,
+                                     .device_source = &cpus,
+                                     .split = "2,2",
+                                     .reader_source = &d.base};
+        struct sl_engine *e = new_engine(&model, &c);
+        assert_int_equal(d.n, 2);
+        uint64_t before = (uint64_t)sl_metric(table_rows_failed_total);
+        for (uint32_t again = 0; again < 2; again++) {
+            struct run *r[N_RUNS];
+            char says[64];
+            snprintf(says, sizeof says, "row %u of tensor 'per_layer_token_embd.weight'", token);
+            for (uint32_t i = 0; i < N_RUNS; i++) {
+                r[i] = make_run(i);
+                submit(e, r[i]);
+            }
+            for (uint32_t i = 0; i < N_RUNS; i++) {
+                wait_run(r[i]);
+                if (has(clean[i], token, N_ANSWER - 1)) {
+                    assert_failed(r[i], i, SL_ERR_IO, says);
+                    n_failed++;
+                } else {
+                    assert_clean(r[i], i);
+                }
+                free_run(r[i]);
+            }
+        }
+        assert_true(n_failed > 0);
+        assert_true((uint64_t)sl_metric(table_rows_failed_total) > before);
+        sl_engine_destroy(&e);
+    }
+}
+
 /* Nothing can be read: every request ends, and is answered when the disk is there again. */
 static void a_dead_disk_ends_requests(void **state) {
     (void)state;
@@ -197,6 +271,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(passing_faults_do_not_show),
         cmocka_unit_test(an_unreadable_row_ends_its_requests),
+        cmocka_unit_test(so_it_does_at_a_later_stage),
         cmocka_unit_test(a_dead_disk_ends_requests),
         cmocka_unit_test(an_absent_disk_is_told),
     };
