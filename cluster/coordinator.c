@@ -448,29 +448,12 @@ static void regain(struct keeper *k) {
     sl_info("the worker at %s is back", p->address);
 }
 
-/* A worker whose link is alive but whose stage does not answer counts as lost. */
-static void watch_calls(const struct sl_cluster *c, struct sl_peer *p) {
-    uint64_t since = UINT64_MAX, now = sl_now_ns();
-    struct sl_err why;
-    pthread_mutex_lock(&p->lock);
-    struct sl_stage_remote *remote;
-    for (uint32_t i = 0; p->there && (remote = sl_peer_next_open(p, &i));) {
-        uint64_t sent = sl_stage_remote_waits_since_ns(remote);
-        since = sent && sent < since ? sent : since;
-    }
-    pthread_mutex_unlock(&p->lock);
-    if (since > now || now - since < c->config.answer_ns)
-        return;
-    sl_fail(&why, SL_ERR_PEER_LOST, "it has not answered for %.0f s", (double)(now - since) * 1e-9);
-    sl_peer_lose(p, SL_ERR_PEER_LOST, &why);
-}
-
 static void *keeper_main(void *arg) {
     struct keeper *k = arg;
     struct sl_peer *p = k->peer;
     while (!atomic_load(&k->c->closing)) {
         pause_ns(LOOK_NS);
-        watch_calls(k->c, p);
+        sl_peer_watch_calls(p, k->c->config.answer_ns);
         pthread_mutex_lock(&p->lock);
         bool lost = p->lost != SL_OK && sl_peer_is_open(p); /* else its opener hears of it */
         pthread_mutex_unlock(&p->lock);

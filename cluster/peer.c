@@ -256,6 +256,22 @@ void sl_peer_lose(struct sl_peer *p, enum sl_status status, const struct sl_err 
     pthread_mutex_unlock(&p->lock);
 }
 
+void sl_peer_watch_calls(struct sl_peer *p, uint64_t most_ns) {
+    uint64_t since = UINT64_MAX, now = sl_now_ns();
+    struct sl_err why;
+    pthread_mutex_lock(&p->lock);
+    struct sl_stage_remote *remote;
+    for (uint32_t i = 0; p->there && (remote = sl_peer_next_open(p, &i));) {
+        uint64_t sent = sl_stage_remote_waits_since_ns(remote);
+        since = sent && sent < since ? sent : since;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (since > now || now - since < most_ns)
+        return;
+    sl_fail(&why, SL_ERR_PEER_LOST, "it has not answered for %.0f s", (double)(now - since) * 1e-9);
+    sl_peer_lose(p, SL_ERR_PEER_LOST, &why);
+}
+
 static void was_lost(struct sl_link_owner *o, struct sl_link *l, enum sl_status status,
                      const struct sl_err *why) {
     (void)l;

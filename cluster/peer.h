@@ -95,5 +95,7 @@ void sl_peer_look(struct sl_peer *p, struct sl_remote_look *out);
 void sl_peer_tell(struct sl_peer *p, enum sl_status status, const struct sl_err *why);
 /* Marks it as lost, its stages too. Any thread. */
 void sl_peer_lose(struct sl_peer *p, enum sl_status status, const struct sl_err *why);
+/* Loses it if one of its stages owes an answer for most_ns, however alive its link is. */
+void sl_peer_watch_calls(struct sl_peer *p, uint64_t most_ns);
 
 #endif

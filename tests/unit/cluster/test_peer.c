@@ -1,5 +1,5 @@
-/* A worker that its coordinator waits for in vain: its loading comes no further, or it is left
- * while somebody attends it. */
+/* A worker that its coordinator waits for in vain: its loading comes no further, it owes an answer,
+ * or it is left while somebody attends it. */
 #include "cluster/peer.h"
 
 #include "common/clock.h"
@@ -130,6 +130,79 @@ static void test_loading_that_comes_no_further(void **state) {
     close_meeting(&m);
 }
 
+struct asker {
+    struct sl_stage_owner owner; /* first */
+    uint32_t n_answered;
+};
+
+static void was_answered(struct sl_stage_owner *o, struct sl_stage_call *c) {
+    (void)c;
+    ((struct asker *)(void *)o)->n_answered++;
+}
+
+static struct sl_stage_remote *open_stage(struct sl_peer *p) {
+    const struct sl_message_limits limits = {.n_micro_batches = 1,
+                                             .max_rows = 4,
+                                             .max_out = 2,
+                                             .n_seq = 1,
+                                             .seq_pages = 2,
+                                             .n_pages = 3,
+                                             .n_tails = 1,
+                                             .n_row = 8,
+                                             .n_embd = 4,
+                                             .n_vocab = 16,
+                                             .page_bytes = 48,
+                                             .tail_bytes = 16,
+                                             .heat_bytes = 28};
+    const struct sl_stage_hello hello = {.device = "cpu", .heat_bytes = limits.heat_bytes};
+    struct sl_stage_remote *r = NULL;
+    struct sl_err err;
+    assert_int_equal(sl_stage_remote_create(&limits, &hello, sl_peer_port(p, 0), &r, &err), SL_OK);
+    pthread_mutex_lock(&p->lock);
+    p->ports[0].remote = r;
+    p->there = true;
+    sl_peer_carry(p);
+    pthread_mutex_unlock(&p->lock);
+    return r;
+}
+
+/* It owes nothing, then an answer, for a while and for too long: heartbeats do not count. */
+static void test_an_answer_that_does_not_come(void **state) {
+    struct meeting m;
+    struct sl_peer *p = &m.p;
+    struct asker a = {.owner.answered = was_answered};
+    uint8_t heat[28];
+    struct sl_stage_call c = {.ask = {.what = SL_STAGE_HEAT},
+                              .with = {.bytes = heat, .n_bytes = sizeof heat},
+                              .owner = &a.owner};
+    struct sl_err err;
+    (void)state;
+    open_meeting(&m);
+    assert_int_equal(sl_peer_meet(p, LONG_NS, &err), SL_OK);
+    struct sl_stage *s = sl_stage_remote_stage(open_stage(p));
+    sl_peer_watch_calls(p, 0);
+    assert_int_equal(p->lost, SL_OK);
+    s->ops->send(s, &c);
+    sl_peer_watch_calls(p, LONG_NS);
+    assert_int_equal(p->lost, SL_OK);
+    assert_int_equal(a.n_answered, 0);
+    usleep(STUCK_NS / 1000);
+    assert_int_equal(p->lost, SL_OK); /* its link is as alive as before */
+    sl_peer_watch_calls(p, STUCK_NS);
+    assert_int_equal(p->lost, SL_ERR_PEER_LOST);
+    assert_int_equal(p->n_lost, 1);
+    assert_false(p->there);
+    assert_int_equal(a.n_answered, 1);
+    assert_int_equal(c.answer.status, SL_ERR_PEER_LOST);
+    assert_non_null(strstr(c.answer.err.text, m.at));
+    assert_non_null(strstr(c.answer.err.text, "has not answered for"));
+    s->ops->close(s);
+    assert_null(p->ports[0].remote);
+    sl_peer_leave(p);
+    close_worker();
+    close_meeting(&m);
+}
+
 struct attendant {
     struct sl_stage_carrier *carrier;
     pthread_t thread;
@@ -184,6 +257,7 @@ static void test_left_while_attended(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loading_that_comes_no_further),
+        cmocka_unit_test(test_an_answer_that_does_not_come),
         cmocka_unit_test(test_left_while_attended),
     };
     sl_log_set_level(SL_LOG_ERROR);
