@@ -289,8 +289,8 @@ class Server:
                                                   "ignore_eos": True})
         return body["choices"][0]["text"] if code == 200 else f"{code}: {body}"
 
-    def stream(self, prompt, n, seed=1):
-        """(the text that came, the error that ended it or None): an answer as it is written."""
+    def stream(self, prompt, n, seed=1, lines=None):
+        """(the text that came, the error that ended it or None): an answer as it is written; lines: each that comes, too."""
         body = {"prompt": prompt, "max_tokens": n, "seed": seed, "temperature": 1, "ignore_eos": True, "stream": True}
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/completions", json.dumps(body).encode(),
                                          {"Content-Type": "application/json"})
@@ -298,6 +298,8 @@ class Server:
         try:
             with urllib.request.urlopen(request, timeout=LONG) as r:
                 for line in r:
+                    if lines is not None:
+                        lines.append(line)
                     if line.startswith(b"data: [DONE]"):
                         ended = True
                     elif line.startswith(b"data: "):
@@ -612,6 +614,36 @@ def lost_between(t, server, worker):
     return worker
 
 
+def paused(t, server, worker):
+    """While a worker is away a stream's client sees signs of life, what needs no worker is answered, and the log says what has changed, once."""
+    alone, lines, got = server.complete("A river ", 250), [], []
+    reading = threading.Thread(target=lambda: got.append(server.stream("A river ", 250, lines=lines)))
+    reading.start()
+    until = time.monotonic() + LONG
+
+    def wait_for(true):
+        while not true() and time.monotonic() < until:
+            time.sleep(0.002)
+
+    wait_for(lambda: sum(line.startswith(b"data: ") for line in lines) > 3)
+    had = len(server.text())
+    worker.p.send_signal(signal.SIGSTOP)
+    wait_for(lambda: server.health()[0] == 503)
+    n_lines = len(lines)
+    wait_for(lambda: any(line.startswith(b": ") for line in lines[n_lines:]))
+    code, tokens = server.get("/tokenize", {"content": "a river"})
+    codes = [code] + [server.get(path)[0] for path in ("/v1/models", "/props", "/slots")]
+    away = not got
+    worker.p.send_signal(signal.SIGCONT)
+    reading.join()
+    t.check("a stream that waits for a worker has comments meanwhile, then the tokens that it would have had", away and got == [(alone, None)] and
+            any(line.startswith(b": ") for line in lines[n_lines:]), f"{away} {got} {alone} {lines[n_lines:][:9]}")
+    t.check("what needs no worker is answered meanwhile", codes == [200] * 4 and tokens["tokens"], f"{codes} {tokens}")
+    wait_for(lambda: f"the worker at {worker.at} is back" in server.text()[had:])
+    told = [line for line in server.text()[had:].splitlines() if worker.at in line]
+    t.check("the log has a line for the loss and one for the return", len(told) == 2 and "is lost" in told[0] and "is back" in told[1], told)
+
+
 def losses(t):
     """A worker is killed or stopped while clients wait: their answers go on as if nothing had been."""
     alone = t.alone()[0]
@@ -636,6 +668,7 @@ def losses(t):
         t.check(f"a worker is {how}: the answers are those of one process", together == alone[:n] + alone[4:],
                 f"{code} {health} {server.text()[-1500:]} {alone} {together}")
         t.check("and /health said which", code == 503 and second.at in str(health), f"{code} {health}")
+    paused(t, server, second)
     second = lost_between(t, server, second)
     second.end(signal.SIGKILL)
     server.end()

@@ -1,6 +1,10 @@
 /* --workers slurm, lws and dns:NAME:PORT. */
 #include "cli/options/cluster_members.h"
 
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,6 +44,52 @@ static void check(const char *text, const char *wanted, const char *refusal) {
             fail_msg("%s: '%s' does not say '%s'", text, err.text, refusal);
     }
     free(out);
+}
+
+/* The resolver: knows one name, and passes on what is none. */
+static struct {
+    const char *name, *address[9];
+    struct addrinfo list[9];
+    struct sockaddr_in at[9];
+} known;
+
+static void *next(const char *name) {
+    void *found = dlsym(RTLD_NEXT, name);
+    assert_non_null(found);
+    return found;
+}
+
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                struct addrinfo **out) {
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    if (!known.name || !node || strcmp(node, known.name) != 0) {
+        void *found = next("getaddrinfo");
+        memcpy(&real, &found, sizeof real);
+        return real(node, service, hints, out);
+    }
+    assert_int_equal(hints->ai_socktype, SOCK_STREAM); /* else each address comes for each type */
+    for (size_t i = 0; i < 9 && known.address[i]; i++) {
+        struct sockaddr_in *at = &known.at[i];
+        *at =
+            (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(service))};
+        assert_int_equal(inet_pton(AF_INET, known.address[i], &at->sin_addr), 1);
+        known.list[i] = (struct addrinfo){.ai_family = AF_INET,
+                                          .ai_addrlen = sizeof *at,
+                                          .ai_addr = (struct sockaddr *)(void *)at};
+        if (i)
+            known.list[i - 1].ai_next = &known.list[i];
+    }
+    *out = known.list;
+    return 0;
+}
+
+void freeaddrinfo(struct addrinfo *list) {
+    void (*real)(struct addrinfo *);
+    if (list == known.list)
+        return;
+    void *found = next("freeaddrinfo");
+    memcpy(&real, &found, sizeof real);
+    real(list);
 }
 
 static void plain(void **state) {
@@ -119,9 +169,29 @@ static void by_name(void **state) {
     check("dns:unix:/tmp/x", NULL, "is no host");
 }
 
+/* A headless service: every pod's address, in an order that does not change from start to start. */
+static void of_several_addresses(void **state) {
+    (void)state;
+    static const char *const given[] = {"10.0.0.200", "10.0.0.9", "9.1.0.4", "10.0.0.10",
+                                        "10.0.1.1",   "10.0.2.1", "10.0.3.1"};
+    known.name = "sluice-worker.default";
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        known.address[i] = given[i];
+    check("dns:sluice-worker.default:7071",
+          "9.1.0.4:7071,10.0.0.9:7071,10.0.0.10:7071,10.0.0.200:7071,10.0.1.1:7071,10.0.2.1:7071,"
+          "10.0.3.1:7071",
+          NULL);
+    known.address[7] = "10.0.4.1";
+    check("dns:sluice-worker.default:7071", NULL, "more than 7");
+    known.address[8] = "10.0.5.1";
+    check("dns:sluice-worker.default:7071", NULL, "more than 7");
+    known.name = NULL;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(plain), cmocka_unit_test(in_slurm),
                                        cmocka_unit_test(in_a_leader_worker_set),
-                                       cmocka_unit_test(by_name)};
+                                       cmocka_unit_test(by_name),
+                                       cmocka_unit_test(of_several_addresses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* A worker's copy of a model: the link is not held up by a slow disk, and what is gone from the
- * copy is fetched again. */
+/* A worker's copy of a model: the link is not held up by a slow disk, what is gone from the copy is
+ * fetched again, and what has come before a cut, whole, is not. */
 #include "cluster/model_cache.h"
 
 #include "common/bytes.h"
@@ -159,11 +159,66 @@ static void test_file_is_gone(void **state) {
     close_copy(&dir);
 }
 
+/* All but the last piece come; that one with another byte than its checksum is of, then not at all.
+ */
+static uint8_t damaged[SL_PIECE_HEAD_BYTES + SL_PIECE_BYTES];
+
+static enum sl_status take(const struct sl_setup_fetch *what, struct sl_err *err) {
+    sl_put_u32(damaged, what->file);
+    sl_put_u64(damaged + 4, what->offset);
+    return sl_model_cache_take(far_end.cache, damaged, sizeof damaged, err);
+}
+
+static enum sl_status ask_until_cut(struct sl_piece_source *s, const struct sl_setup_fetch *what) {
+    struct sl_err err;
+    (void)s;
+    sl_put_u32(damaged + 12, sl_crc32c(0, damaged + SL_PIECE_HEAD_BYTES, SL_PIECE_BYTES));
+    if (++far_end.n_asked < far_end.n_all) {
+        assert_int_equal(take(what, &err), SL_OK);
+        /* It has come, so nobody asks for it any more. */
+        assert_int_equal(take(what, &err), SL_ERR_PROTOCOL);
+        assert_non_null(strstr(err.text, "nobody asked for"));
+        return SL_OK;
+    }
+    damaged[SL_PIECE_HEAD_BYTES + 12345] ^= 1;
+    assert_int_equal(take(what, &err), SL_ERR_PROTOCOL);
+    assert_non_null(strstr(err.text, "not those that were sent"));
+    damaged[SL_PIECE_HEAD_BYTES + 12345] ^= 1;
+    return SL_OK;
+}
+
+static bool not_wanted(struct sl_piece_source *s) {
+    (void)s;
+    return false;
+}
+
+static void test_a_cut(void **state) {
+    (void)state;
+    const struct sl_setup_model m = model_of(1, 6);
+    struct sl_err err = {""};
+    struct folder dir;
+    open_folder(&dir);
+    far_end.source = (struct sl_piece_source){ask_until_cut, not_wanted};
+    far_end.n_asked = far_end.n_came = 0;
+    far_end.n_all = 6;
+    far_end.late = true; /* the disk waits for nothing */
+    assert_int_equal(sl_model_cache_open(dir.path, &m, &far_end.cache, &err), SL_OK);
+    assert_int_equal(sl_model_cache_headers(far_end.cache, &far_end.source, &err), SL_ERR_CANCELED);
+    assert_int_equal(far_end.n_asked, 6);
+    sl_model_cache_close(&far_end.cache);
+    far_end.late = false;
+    fetch(&dir, &m, 1);
+    assert_int_equal(far_end.asked[0].offset, 5 * (uint64_t)SL_PIECE_BYTES);
+    fetch(&dir, &m, 0);
+    close_copy(&dir);
+}
+
 int main(void) {
     sl_cond_init(&far_end.changed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slow_disk),
         cmocka_unit_test(test_file_is_gone),
+        cmocka_unit_test(test_a_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
