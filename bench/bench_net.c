@@ -1,6 +1,7 @@
 /* How fast frames pass between two processes of this machine: there and back, one after the other
  * (half of that is a hop), four on their way in one direction, and four in both at once.
- * bench_net_ucx does the same by UCX, where that is installed.
+ * By plain text, TLS, the kernel's TLS where it has one, and UNIX sockets; bench_net_ucx does the
+ * same by UCX, where that is installed.
  *
  * usage: bench_net [SECONDS]   for each size and way; default 0.5 */
 #include "net/link.h"
@@ -10,11 +11,16 @@
 #include "net/frame.h"
 #include "net/key.h"
 
+#include <errno.h>
+#include <linux/tls.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,9 +66,48 @@ static struct end *new_end(bool echoes) {
     return &e;
 }
 
+/* ---- the kernel's TLS ---- */
+
+/* A link without a key whose socket encrypts by itself. */
+static bool in_kernel;
+
+/* NULL: this kernel has it. Its module looks at the socket, which is not connected, only after the
+ * kernel has found it. */
+static const char *why_no_kernel_tls(void) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int rc = fd < 0 ? -1 : setsockopt(fd, IPPROTO_TCP, TCP_ULP, "tls", sizeof "tls");
+    int why = rc == 0 || errno == ENOTCONN ? 0 : errno;
+    if (fd >= 0)
+        close(fd);
+    return why ? strerror(why) : NULL;
+}
+
+/* Of the one connection that this process has, before anything passes over it. Both ends are ours,
+ * so they need no handshake to agree on keys, and these keep nothing secret. */
+static void encrypt_in_kernel(void) {
+    const struct tls12_crypto_info_aes_gcm_128 keys = {
+        .info = {.version = TLS_1_3_VERSION, .cipher_type = TLS_CIPHER_AES_GCM_128}};
+    struct sockaddr_storage at = {.ss_family = AF_UNSPEC};
+    int fd = 2;
+    if (!in_kernel)
+        return;
+    while (at.ss_family != AF_INET && ++fd < 1024) {
+        socklen_t n = sizeof at;
+        if (getpeername(fd, (struct sockaddr *)&at, &n) != 0)
+            at.ss_family = AF_UNSPEC;
+    }
+    if (setsockopt(fd, IPPROTO_TCP, TCP_ULP, "tls", sizeof "tls") == 0 &&
+        setsockopt(fd, SOL_TLS, TLS_TX, &keys, sizeof keys) == 0 &&
+        setsockopt(fd, SOL_TLS, TLS_RX, &keys, sizeof keys) == 0)
+        return;
+    fprintf(stderr, "bench_net: the kernel's TLS does not begin: %s\n", strerror(errno));
+    exit(1);
+}
+
 static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
     struct sl_err err;
     (void)o;
+    encrypt_in_kernel();
     sl_link_own(l, &new_end(true)->owner);
     must(sl_link_start(l, &err), &err);
 }
@@ -140,6 +185,7 @@ static void measure(const char *name, const char *address, const struct sl_net_k
         exit(1);
     struct end *e = new_end(false);
     must(sl_link_connect(at, &c, &e->owner, NULL, &l, &err), &err);
+    encrypt_in_kernel();
     must(sl_link_start(l, &err), &err);
     uint8_t *bytes = calloc(1, MAX_BYTES);
     static const size_t sizes[] = {8u << 10, 32u << 10, 256u << 10, 1u << 20, 4u << 20, 16u << 20};
@@ -168,6 +214,13 @@ int main(int argc, char **argv) {
     printf("%-12s %9s %10s %10s %8s %8s\n", "way", "bytes", "p50 us", "p99 us", "GB/s", "both");
     measure("tcp", "127.0.0.1:0", NULL, seconds);
     measure("tcp, TLS", "127.0.0.1:0", key, seconds);
+    const char *none = why_no_kernel_tls();
+    in_kernel = !none;
+    if (none)
+        printf("%-12s %9s this kernel has none: %s\n", "kernel TLS", "-", none);
+    else
+        measure("kernel TLS", "127.0.0.1:0", NULL, seconds);
+    in_kernel = false;
     snprintf(path, sizeof path, "unix:/tmp/bench-net-%d", (int)getpid());
     measure("unix", path, NULL, seconds);
     sl_net_key_free(&key);
