@@ -24,7 +24,9 @@
 #define MAX_ASKED 4u
 /* How many are written before the list is updated. */
 #define FLUSH_PIECES 16u
-#define LOOK_NS      50000000u
+/* Of all files: 16 TiB. There are two bytes for each piece in memory while the model is fetched. */
+#define MAX_PIECES (UINT64_C(1) << 22)
+#define LOOK_NS    50000000u
 
 _Static_assert(MAX_FILES == sizeof((struct sl_setup_model *)0)->files /
                                 sizeof((struct sl_setup_model *)0)->files[0],
@@ -154,6 +156,28 @@ static enum sl_status make_folder(struct sl_model_cache *c, const char *dir, uin
     return SL_OK;
 }
 
+static uint64_t n_pieces(uint64_t bytes) {
+    return bytes / SL_PIECE_BYTES + (bytes % SL_PIECE_BYTES != 0);
+}
+
+/* Before memory or disk is taken for them. */
+static enum sl_status check_files(const struct sl_setup_model *m, struct sl_err *err) {
+    uint64_t n = 0;
+    if (!m->n_files)
+        return sl_fail(err, SL_ERR_PROTOCOL, "a model with no files");
+    for (uint32_t i = 0; i < m->n_files; i++) {
+        const struct sl_setup_file *f = &m->files[i];
+        if (!f->size_bytes || f->header_bytes > f->size_bytes ||
+            n_pieces(f->size_bytes) > MAX_PIECES - n)
+            return sl_fail(err, SL_ERR_PROTOCOL,
+                           "a model with a file of %" PRIu64 " bytes: it may have 1 byte to "
+                           "%.0f TiB, with all others",
+                           f->size_bytes, (double)(MAX_PIECES * SL_PIECE_BYTES) / 0x1p40);
+        n += n_pieces(f->size_bytes);
+    }
+    return SL_OK;
+}
+
 enum sl_status sl_model_cache_open(const char *dir, const struct sl_setup_model *m,
                                    struct sl_model_cache **out, struct sl_err *err) {
     struct sl_model_cache *c = calloc(1, sizeof *c);
@@ -165,20 +189,17 @@ enum sl_status sl_model_cache_open(const char *dir, const struct sl_setup_model 
     c->n_files = m->n_files;
     for (uint32_t i = 0; i < MAX_FILES; i++)
         c->files[i].fd = -1;
-    enum sl_status status = m->n_files ? make_folder(c, dir, m->content, err)
-                                       : sl_fail(err, SL_ERR_PROTOCOL, "a model without files");
+    enum sl_status status = check_files(m, err);
+    if (status == SL_OK)
+        status = make_folder(c, dir, m->content, err);
     if (status == SL_OK)
         status = open_list(c, err);
     for (uint32_t i = 0; i < m->n_files && status == SL_OK; i++) {
         struct file *f = &c->files[i];
         f->size_bytes = m->files[i].size_bytes;
         f->header_bytes = m->files[i].header_bytes;
-        if (!f->size_bytes || f->header_bytes > f->size_bytes || f->size_bytes >= INT64_MAX ||
-            f->size_bytes / SL_PIECE_BYTES >= UINT32_MAX / 2)
-            status = sl_fail(err, SL_ERR_PROTOCOL, "a file of %" PRIu64 " bytes", f->size_bytes);
-        f->n_pieces = (uint32_t)((f->size_bytes + SL_PIECE_BYTES - 1) / SL_PIECE_BYTES);
-        if (status == SL_OK)
-            status = open_file(c, i, err);
+        f->n_pieces = (uint32_t)n_pieces(f->size_bytes);
+        status = open_file(c, i, err);
     }
     if (status == SL_OK)
         status = read_list(c, err);

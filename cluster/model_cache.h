@@ -24,7 +24,8 @@ struct sl_piece_source {
 };
 
 /* The copy of that model below dir, made if it is not there. SL_ERR_IO: the folder cannot be used;
- * SL_ERR_CONFIG: the model's description is impossible. */
+ * SL_ERR_CONFIG: another worker uses it, or its name is too long; SL_ERR_PROTOCOL: no model is as
+ * the description says, or none that can be fetched (16 TiB), and nothing is written. */
 enum sl_status sl_model_cache_open(const char *dir, const struct sl_setup_model *model,
                                    struct sl_model_cache **out_cache,
                                    struct sl_err *err) SL_MUST_CHECK;

@@ -213,12 +213,37 @@ static void test_a_cut(void **state) {
     close_copy(&dir);
 }
 
+/* Nothing is made for files that no model has, nor for more than are fetched. */
+static void test_files_that_cannot_be(void **state) {
+    (void)state;
+    const uint64_t most = UINT64_C(1) << 44;
+    struct sl_setup_model lies[] = {model_of(0, 0), model_of(1, 0), model_of(1, 1), model_of(1, 1),
+                                    model_of(1, 1), model_of(2, 1), model_of(32, 1)};
+    struct folder dir, copy;
+    open_folder(&dir);
+    copy_of(&dir, &copy);
+    lies[2].files[0].header_bytes++;
+    lies[3].files[0].size_bytes = most + 1;
+    lies[4].files[0].size_bytes = UINT64_MAX;
+    lies[5].files[1].size_bytes = most;
+    for (uint32_t i = 0; i < lies[6].n_files; i++)
+        lies[6].files[i].size_bytes = UINT64_C(1) << 51;
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        struct sl_err err = {""};
+        assert_int_equal(sl_model_cache_open(dir.path, &lies[i], &far_end.cache, &err),
+                         SL_ERR_PROTOCOL);
+        assert_int_not_equal(access(copy.path, F_OK), 0);
+    }
+    close_folder(&dir);
+}
+
 int main(void) {
     sl_cond_init(&far_end.changed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slow_disk),
         cmocka_unit_test(test_file_is_gone),
         cmocka_unit_test(test_a_cut),
+        cmocka_unit_test(test_files_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
