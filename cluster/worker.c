@@ -215,7 +215,9 @@ static enum sl_status out_of_turn(const struct sl_frame *f, struct sl_err *err) 
 static enum sl_status take(struct sl_worker *w, const struct sl_frame *f, struct sl_err *err) {
     if (f->type == SL_FRAME_HELLO && !w->has_hello)
         return take_hello(w, f, err);
-    if (f->type == SL_FRAME_MODEL && w->has_hello && fetches(w) && !w->wants_offer && !w->serves) {
+    /* Not while layers are loaded: another model would take away what they are loaded from. */
+    if (f->type == SL_FRAME_MODEL && w->has_hello && fetches(w) && !w->wants_offer &&
+        !w->wants_load && !w->serves) {
         SL_TRY(sl_setup_get_model(f->bytes, f->n, &w->wanted_model, err));
         w->wants_offer = true;
         return SL_OK;

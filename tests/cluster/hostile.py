@@ -421,6 +421,46 @@ class Hostile:
         t.check("and others are served", served is True and resident_kib(w.p.pid) < before + self.more_kib + 49152, f"{served} {before} -> {resident_kib(w.p.pid)} KiB")
         t.check("and the worker ends well", w.end() == 0 and not re.search(cluster.TROUBLE, w.text()), w.text()[-1500:])
 
+    def liars_to_one_without_a_copy(self):
+        """A worker that fetches is told of another model when it loads one, and of models that nobody has."""
+        t = self.t
+        w = cluster.Worker(t, "cache:" + t.path("fetched"), t.socket(), "--ram", "1G", "--http", "127.0.0.1:0", key=False)
+        between = t.path("fetching")
+        tape = Recorder(socket.AF_UNIX, between, w.at.removeprefix("unix:"))
+        r = t.score(t.model, ["--device", "cpu", "--workers", "unix:" + between, "--plain"])
+        t.check("a worker without a copy serves", r == self.alone, str(r)[:500])
+        sent = {kind: payload for kind, _, payload in reversed(frames_of(bytes(tape.sent)))}
+        hello_, model, layers = (bytearray(sent[TYPE[k]]) for k in ("HELLO", "MODEL", "LOAD"))
+        layers[28:32] = struct.pack("<I", struct.unpack_from("<I", layers, 28)[0] + 1)  # a longer queue: they are loaded anew
+        another = bytes([model[0] ^ 1]) + model[1:]
+        files = [struct.pack("<QQ", 7, 8) + text("big.gguf") + struct.pack("<I", n) + struct.pack("<QQ", size, 64) * n for n, size in ((1, 1 << 51), (32, 1 << 51), (1, (1 << 64) - 1), (0, 0))]
+        before, bad = resident_kib(w.p.pid), []
+        for name, data, says in [("another model while layers are loaded", frame("LOAD", layers, number=3) + frame("MODEL", another, number=4), "out of turn")] + [
+                (f"files {i}", frame("MODEL", m, number=2), "a model with") for i, m in enumerate(files)]:
+            wait_until(lambda: self.is_free(w))
+            had = len(w.text())
+            with socket.socket(socket.AF_UNIX) as s:
+                s.connect(w.at.removeprefix("unix:"))
+                s.sendall(frame("HELLO", hello_))
+                if says == "out of turn":
+                    s.sendall(frame("MODEL", model, number=2))
+                    data_in = b""
+                    s.settimeout(cluster.LONG)
+                    while not any(kind == TYPE["OFFER"] for kind, _, _ in frames_of(data_in)):
+                        data_in += s.recv(65536)
+                s.sendall(data)
+                closed = swallow(s, cluster.LONG)
+            if not closed or says not in w.text()[had:]:
+                bad.append((name, closed, w.text()[had:]))
+        t.check("lies about models end the connection", not bad and w.p.poll() is None, bad)
+        listed = sum(os.path.getsize(os.path.join(d, f)) for d, _, names in os.walk(t.path("fetched")) for f in names if f == "pieces")
+        now = resident_kib(w.p.pid)
+        t.check("and take neither memory nor disk", listed < 4096 and now < before + self.more_kib + 49152, f"{listed} {before} -> {now} KiB")
+        wait_until(lambda: self.is_free(w))
+        served = self.serves(w, key=False)
+        t.check("and others are served", served is True, served)
+        t.check("and the worker ends well", w.end() == 0 and not re.search(cluster.TROUBLE, w.text()), w.text()[-1500:])
+
     # ---- recorded sessions with lies in them; without encryption, so that they can be changed ----
 
     def changed(self, frames):
@@ -631,7 +671,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         t = cluster.Tests(os.path.abspath(a.sluice), os.path.abspath(a.model), folder)
         h = Hostile(t, a.lies, a.seed)
-        for part in (h.strangers, h.stolen_listener, h.liars_with_the_key, h.changed_sessions, h.hangs_while_loading):
+        for part in (h.strangers, h.stolen_listener, h.liars_with_the_key, h.liars_to_one_without_a_copy, h.changed_sessions, h.hangs_while_loading):
             if a.only and part.__name__ != a.only:
                 continue
             try:
