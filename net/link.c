@@ -413,6 +413,8 @@ static void wait_to_receive(struct sl_link *l, uint64_t until_ns) {
     struct pollfd fds[] = {{sl_transport_fd(l->transport), POLLIN, 0}, {l->nudge, POLLIN, 0}};
     uint64_t now = sl_now_ns(), left = until_ns > now ? until_ns - now : 0;
     const struct timespec most = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+    if (sl_transport_has_more(l->transport)) /* behind new keys, which are no bytes to receive */
+        return;
     if (ppoll(fds, 2, until_ns == UINT64_MAX ? NULL : &most, NULL) > 0 && fds[1].revents)
         drain(l->nudge);
 }

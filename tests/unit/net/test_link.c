@@ -13,6 +13,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <gnutls/gnutls.h>
 #include <malloc.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -469,6 +470,96 @@ static void nor_is_what_is_being_passed_on(void **state) {
     assert_int_equal(r.far.n_frames, 1);
     room_release(&r);
     sem_destroy(&until);
+}
+
+/* A peer that speaks TLS by itself, and collects what it sends. */
+struct bare {
+    int fd;
+    size_t n;
+    uint8_t bytes[4096];
+};
+
+static ssize_t collect(gnutls_transport_ptr_t bare, const void *bytes, size_t n) {
+    struct bare *b = bare;
+    assert_true(n <= sizeof b->bytes - b->n);
+    memcpy(b->bytes + b->n, bytes, n);
+    b->n += n;
+    return (ssize_t)n;
+}
+
+static void send_collected(struct bare *b) {
+    assert_int_equal(send(b->fd, b->bytes, b->n, MSG_NOSIGNAL), b->n);
+    b->n = 0;
+}
+
+static ssize_t receive_bare(gnutls_transport_ptr_t bare, void *to, size_t room) {
+    struct bare *b = bare;
+    if (b->n)
+        send_collected(b);
+    return recv(b->fd, to, room, 0);
+}
+
+static gnutls_session_t join_bare(struct room *r, struct bare *b,
+                                  gnutls_psk_client_credentials_t *out) {
+    static unsigned char name[] = "sluice";
+    const gnutls_datum_t identity = {name, 6}, key = {r->key->bytes, SL_NET_KEY_BYTES};
+    struct sl_net_address to[SL_NET_ADDRESSES];
+    struct sl_err err;
+    size_t n;
+    gnutls_session_t tls;
+    assert_int_equal(sl_net_resolve(sl_listener_address(r->listener), false, to, &n, &err), SL_OK);
+    b->n = 0;
+    b->fd = socket(to->any.sa_family, SOCK_STREAM, 0);
+    assert_int_equal(connect(b->fd, &to->any, to->n), 0);
+    assert_int_equal(gnutls_init(&tls, GNUTLS_CLIENT), 0);
+    assert_int_equal(gnutls_priority_set_direct(
+                         tls, "NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK", NULL),
+                     0);
+    assert_int_equal(gnutls_psk_allocate_client_credentials(out), 0);
+    assert_int_equal(
+        gnutls_psk_set_client_credentials2(*out, &identity, &key, GNUTLS_PSK_KEY_RAW), 0);
+    assert_int_equal(gnutls_credentials_set(tls, GNUTLS_CRD_PSK, *out), 0);
+    gnutls_transport_set_ptr(tls, b);
+    gnutls_transport_set_push_function(tls, collect);
+    gnutls_transport_set_pull_function(tls, receive_bare);
+    assert_int_equal(gnutls_handshake(tls), 0);
+    send_collected(b);
+    pthread_mutex_lock(&r->lock);
+    while (!r->n_accepted)
+        pthread_cond_wait(&r->changed, &r->lock);
+    pthread_mutex_unlock(&r->lock);
+    return tls;
+}
+
+/* New keys, which are no bytes to read, come together with a frame: it does not wait for more. */
+static void new_keys_hold_nothing_up(void **state) {
+    (void)state;
+    struct room r;
+    struct bare b;
+    struct attendant a;
+    gnutls_psk_client_credentials_t credentials;
+    uint8_t bytes[SL_FRAME_HEAD_BYTES];
+    room_init_quiet(&r, true, true);
+    gnutls_session_t tls = join_bare(&r, &b, &credentials);
+    attendant_init(&a, r.far.link, false);
+    wait_until_attended(r.far.link);
+    uint64_t start = sl_now_ns();
+    for (uint32_t i = 0; i < 6; i++) { /* more in a second are refused */
+        const struct sl_frame_head head = {.type = SL_FRAME_CALL, .epoch = 3, .seqno = i + 1};
+        sl_frame_put_head(&head, bytes);
+        assert_int_equal(gnutls_session_key_update(tls, i & 1 ? GNUTLS_KU_PEER : 0), 0);
+        assert_int_equal(gnutls_record_send(tls, bytes, sizeof bytes), sizeof bytes);
+        send_collected(&b);
+        wait_for(&r.far, i + 1);
+        assert_int_equal(r.far.n_frames, i + 1);
+    }
+    assert_true(sl_now_ns() < start + LONG_NS);
+    assert_int_equal(times_lost(&r.far), 0);
+    attendant_release(&a);
+    gnutls_deinit(tls);
+    gnutls_psk_free_client_credentials(credentials);
+    close(b.fd);
+    room_release(&r);
 }
 
 /* What the socket had no room for goes out while nobody sends more, whoever attends. */
@@ -1046,6 +1137,7 @@ int main(void) {
         cmocka_unit_test(who_attends_receives),
         cmocka_unit_test(nothing_is_missed),
         cmocka_unit_test(nor_is_what_is_being_passed_on),
+        cmocka_unit_test(new_keys_hold_nothing_up),
         cmocka_unit_test(the_rest_is_received),
         cmocka_unit_test(the_rest_is_sent),
         cmocka_unit_test(who_attends_may_leave),
