@@ -22,8 +22,11 @@
 #define CONNECT_NS   3000000000u /* for one try */
 #define AGAIN_NS     250000000u  /* between two */
 #define HEARTBEAT_NS 1000000000u
-#define SILENCE_NS   5000000000u
-#define LINGER_NS    1000000000u
+/* For an offer, of a worker that has to fetch headers for it, and to open and measure its devices.
+ * One with a copy has done that before it listens. */
+#define PREPARE_NS 30000000000u
+#define SILENCE_NS 5000000000u
+#define LINGER_NS  1000000000u
 /* The limit until shapes are agreed on. */
 #define SETUP_QUEUE_BYTES (4u * SL_SETUP_MAX_BYTES)
 /* What a worker may request at once, and a little more. */
@@ -423,12 +426,12 @@ static enum sl_status reach(struct sl_peer *p, uint64_t wait_ns, struct sl_err *
     }
 }
 
-/* Waits until what was requested has arrived. */
-static enum sl_status wait_for(struct sl_peer *p, uint64_t most_ns, struct sl_err *err) {
+/* Waits until it is there. */
+static enum sl_status wait_for_offer(struct sl_peer *p, uint64_t most_ns, struct sl_err *err) {
     uint64_t until_ns = sl_now_ns() + most_ns;
     pthread_mutex_lock(&p->lock);
     while (p->asked != SL_PEER_ASKED_NOTHING && p->lost == SL_OK && !is_canceled(p) &&
-           sl_now_ns() < until_ns)
+           sl_now_ns() < until_ns + (p->has_hello && p->wants_model ? PREPARE_NS : 0))
         sl_cond_wait_until(&p->changed, &p->lock, sl_now_ns() + AGAIN_NS);
     enum sl_status status = p->lost;
     if (status != SL_OK)
@@ -453,7 +456,7 @@ enum sl_status sl_peer_meet(struct sl_peer *p, uint64_t wait_ns, struct sl_err *
     if (send_setup(p, SL_FRAME_HELLO, bytes, sl_setup_put_hello(&hello, bytes), err) == SL_AGAIN)
         return SL_ERR_PEER_LOST;
     SL_TRY(sl_link_start(p->link, err));
-    return wait_for(p, CONNECT_NS + wait_ns, err);
+    return wait_for_offer(p, CONNECT_NS + wait_ns, err);
 }
 
 enum sl_status sl_peer_send_load(struct sl_peer *p, struct sl_err *err) {

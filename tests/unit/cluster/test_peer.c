@@ -1,5 +1,5 @@
-/* A worker that its coordinator waits for in vain: its loading comes no further, it owes an answer,
- * or it is left while somebody attends it. */
+/* A worker that its coordinator waits for, not always in vain: it has to prepare what it offers,
+ * its loading comes no further, it owes an answer, or it is left while somebody attends it. */
 #include "cluster/peer.h"
 
 #include "common/clock.h"
@@ -16,6 +16,8 @@
 #define LONG_NS  (60u * (uint64_t)SECOND_NS)
 #define CONTENT  77u
 #define STUCK_NS (SECOND_NS / 4)
+/* Longer than a worker with a copy of the model has time to answer. */
+#define LATE_MS 3500u
 
 /* A worker that says who it is and what it has, then n_words of progress, and from then on nothing
  * but heartbeats. */
@@ -26,11 +28,27 @@ static struct {
     sem_t started; /* the link, by the listener's thread */
     uint32_t n_words;
     _Atomic uint32_t n_loads;
+    bool fetches; /* has no copy, and needs LATE_MS for its offer */
+    pthread_t preparing;
 } worker;
 
 static void say(uint16_t type, const uint8_t *bytes, size_t n) {
     const struct sl_bytes_part part = {bytes, n};
     assert_int_equal(sl_link_send(worker.link, type, 0, &part, 1), SL_OK);
+}
+
+static void say_offer(void) {
+    struct sl_setup_offer offer = {.content = CONTENT, .ram_bytes = 1u << 30, .n_devices = 1};
+    uint8_t bytes[SL_SETUP_MAX_BYTES];
+    snprintf(offer.devices[0].id, sizeof offer.devices[0].id, "cpu");
+    say(SL_FRAME_OFFER, bytes, sl_setup_put_offer(&offer, bytes));
+}
+
+static void *prepare(void *unused) {
+    (void)unused;
+    usleep(LATE_MS * 1000);
+    say_offer();
+    return NULL;
 }
 
 static enum sl_status was_received(struct sl_link_owner *o, struct sl_link *l,
@@ -39,6 +57,8 @@ static enum sl_status was_received(struct sl_link_owner *o, struct sl_link *l,
     (void)o, (void)l, (void)err;
     if (f->type == SL_FRAME_LOAD)
         atomic_fetch_add(&worker.n_loads, 1);
+    if (f->type == SL_FRAME_MODEL)
+        assert_int_equal(pthread_create(&worker.preparing, NULL, prepare, NULL), 0);
     for (uint32_t i = 1; f->type == SL_FRAME_LOAD && i <= worker.n_words; i++) {
         const struct sl_setup_progress m = {(uint64_t)i << 20, 10u << 20};
         say(SL_FRAME_PROGRESS, bytes, sl_setup_put_progress(&m, bytes));
@@ -52,18 +72,18 @@ static void was_lost(struct sl_link_owner *o, struct sl_link *l, enum sl_status 
 }
 
 static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
-    struct sl_setup_hello hello = {.role = 2, .messages = SL_MESSAGE_VERSION};
-    struct sl_setup_offer offer = {.content = CONTENT, .ram_bytes = 1u << 30, .n_devices = 1};
+    struct sl_setup_hello hello = {
+        .role = 2, .messages = SL_MESSAGE_VERSION, .wants_model = worker.fetches};
     uint8_t bytes[SL_SETUP_MAX_BYTES];
     struct sl_err err;
     (void)o;
     snprintf(hello.program, sizeof hello.program, "%s", SL_VERSION);
-    snprintf(offer.devices[0].id, sizeof offer.devices[0].id, "cpu");
     worker.link = l;
     worker.owner = (struct sl_link_owner){was_received, was_lost};
     sl_link_own(l, &worker.owner);
     say(SL_FRAME_HELLO, bytes, sl_setup_put_hello(&hello, bytes));
-    say(SL_FRAME_OFFER, bytes, sl_setup_put_offer(&offer, bytes));
+    if (!worker.fetches)
+        say_offer();
     assert_int_equal(sl_link_start(l, &err), SL_OK);
     sem_post(&worker.started);
 }
@@ -127,6 +147,23 @@ static void test_loading_that_comes_no_further(void **state) {
         close_worker();
     }
     assert_int_equal(worker.n_loads, 2);
+    close_meeting(&m);
+}
+
+/* Also when it is met again, which is tried without a wait: a lost one could not come back. */
+static void test_one_without_a_copy_has_time(void **state) {
+    struct meeting m;
+    struct sl_err err = {""};
+    (void)state;
+    worker.fetches = true;
+    open_meeting(&m);
+    if (sl_peer_meet(&m.p, 0, &err) != SL_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(m.p.offer.n_devices, 1);
+    pthread_join(worker.preparing, NULL);
+    worker.fetches = false;
+    sl_peer_leave(&m.p);
+    close_worker();
     close_meeting(&m);
 }
 
@@ -257,6 +294,7 @@ static void test_left_while_attended(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loading_that_comes_no_further),
+        cmocka_unit_test(test_one_without_a_copy_has_time),
         cmocka_unit_test(test_an_answer_that_does_not_come),
         cmocka_unit_test(test_left_while_attended),
     };
