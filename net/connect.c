@@ -111,7 +111,10 @@ enum sl_status sl_link_connect(const char *address, const struct sl_link_config 
     for (i = 0; i < n; i++) {
         if (!config->key && !sl_net_is_local(&to[i]))
             return refuse_plain(address, err);
-        status = connect_one(&a, &to[i], &fd, err);
+        /* One that nobody answers at leaves as much time to each that follows. */
+        uint64_t now = sl_now_ns(), left = a.until_ns > now ? a.until_ns - now : 0;
+        const struct attempt one = {address, cancel, now + left / (n - i)};
+        status = connect_one(&one, &to[i], &fd, err);
         if (status != SL_ERR_PEER_LOST)
             break;
     }

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <gnutls/gnutls.h>
 #include <malloc.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -512,12 +513,12 @@ static gnutls_session_t join_bare(struct room *r, struct bare *b,
     b->fd = socket(to->any.sa_family, SOCK_STREAM, 0);
     assert_int_equal(connect(b->fd, &to->any, to->n), 0);
     assert_int_equal(gnutls_init(&tls, GNUTLS_CLIENT), 0);
-    assert_int_equal(gnutls_priority_set_direct(
-                         tls, "NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK", NULL),
-                     0);
-    assert_int_equal(gnutls_psk_allocate_client_credentials(out), 0);
     assert_int_equal(
-        gnutls_psk_set_client_credentials2(*out, &identity, &key, GNUTLS_PSK_KEY_RAW), 0);
+        gnutls_priority_set_direct(tls, "NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK", NULL),
+        0);
+    assert_int_equal(gnutls_psk_allocate_client_credentials(out), 0);
+    assert_int_equal(gnutls_psk_set_client_credentials2(*out, &identity, &key, GNUTLS_PSK_KEY_RAW),
+                     0);
     assert_int_equal(gnutls_credentials_set(tls, GNUTLS_CRD_PSK, *out), 0);
     gnutls_transport_set_ptr(tls, b);
     gnutls_transport_set_push_function(tls, collect);
@@ -1102,6 +1103,74 @@ static void only_this_machine_without_a_key(void **state) {
         assert_int_equal(sl_link_connect(bad[i], &plain, NULL, NULL, &link, &err), SL_ERR_CONFIG);
 }
 
+/* "two" is a machine with two addresses; all else is a number. */
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                struct addrinfo **out) {
+    static const char *const two[] = {"127.0.0.2", "127.0.0.1"};
+    bool both = node && strcmp(node, "two") == 0;
+    (void)hints;
+    *out = NULL;
+    for (uint32_t i = both ? 2 : 1; i-- > 0;) {
+        struct addrinfo *a = calloc(1, sizeof *a + sizeof(struct sockaddr_in));
+        assert_non_null(a);
+        struct sockaddr_in *in = (struct sockaddr_in *)(void *)(a + 1);
+        const char *host = both ? two[i] : node ? node : "0.0.0.0";
+        *in =
+            (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(service))};
+        if (inet_pton(AF_INET, host, &in->sin_addr) != 1) {
+            free(a);
+            return EAI_NONAME;
+        }
+        *a = (struct addrinfo){.ai_family = AF_INET,
+                               .ai_addr = (struct sockaddr *)(void *)in,
+                               .ai_addrlen = sizeof *in,
+                               .ai_next = *out};
+        *out = a;
+    }
+    return 0;
+}
+
+void freeaddrinfo(struct addrinfo *list) {
+    while (list) {
+        struct addrinfo *a = list;
+        list = a->ai_next;
+        free(a);
+    }
+}
+
+/* The first address of a machine takes connections from nobody, without a word: the second has its
+ * time. */
+static void an_address_that_is_dead_is_passed_over(void **state) {
+    (void)state;
+    struct room r;
+    struct sl_err err;
+    struct sockaddr_in dead = {.sin_family = AF_INET};
+    char address[64];
+    room_init(&r, true, true);
+    int port = atoi(strrchr(sl_listener_address(r.listener), ':') + 1), crowd[8];
+    dead.sin_port = htons((uint16_t)port);
+    dead.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+    int full = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(full, (struct sockaddr *)(void *)&dead, sizeof dead), 0);
+    assert_int_equal(listen(full, 0), 0);
+    for (size_t i = 0; i < sizeof crowd / sizeof *crowd; i++) { /* it has room for few */
+        crowd[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)!connect(crowd[i], (struct sockaddr *)(void *)&dead, sizeof dead);
+    }
+    snprintf(address, sizeof address, "127.0.0.2:%d", port);
+    r.config.connect_ns = 200000000u;
+    assert_int_equal(sl_link_connect(address, &r.config, &r.near.owner, NULL, &r.near.link, &err),
+                     SL_ERR_PEER_LOST);
+    assert_non_null(strstr(err.text, "does not answer"));
+    snprintf(address, sizeof address, "two:%d", port);
+    r.config.connect_ns = 4000000000u;
+    room_join_by(&r, address);
+    close(full);
+    for (size_t i = 0; i < sizeof crowd / sizeof *crowd; i++)
+        close(crowd[i]);
+    room_release(&r);
+}
+
 static void keys_are_read_with_care(void **state) {
     (void)state;
     struct sl_net_key *key = NULL;
@@ -1155,6 +1224,7 @@ int main(void) {
         cmocka_unit_test(recordings_are_refused),
         cmocka_unit_test(what_comes_twice_ends_the_link),
         cmocka_unit_test(only_this_machine_without_a_key),
+        cmocka_unit_test(an_address_that_is_dead_is_passed_over),
         cmocka_unit_test(keys_are_read_with_care),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
