@@ -50,9 +50,9 @@ KERNEL_fuzz := -fno-sanitize=all
 # MODE=asan KERNEL_asan=`, after a clean, has every check. (The warning is false: a tile's first turn sets its sum.)
 KERNEL_asan := -O2 --param asan-stack=0 -fno-sanitize=null,object-size,pointer-overflow -Wno-maybe-uninitialized
 # What products read and write is checked before they run, by backends/cpu/matmul_watch.c: that takes a third of the time
-# or less. Conformance under ASan has them instrumented (mk/conformance.mk).
-PRODUCT_asan := -fno-sanitize=all
-PRODUCT_tsan := -fno-sanitize=all
+# or less. So a release's serve, which take longest of all to compile. Conformance under ASan has them instrumented
+# (mk/conformance.mk).
+PRODUCT_B := $(if $(filter asan tsan,$(MODE)),build/release,$(B))
 
 # Kernels for an instruction set live in files named for it and are compiled for it; which of them
 # runs is decided at run time. Outside the kernels every narrowing is explicit (-Wconversion): most
@@ -64,7 +64,8 @@ isa_flags = $(foreach i,avx2 avx512 vnni,$(if $(findstring _$(i).c,$<),$(ISA_$(i
 
 SRC := $(foreach l,$(LAYERS),$(wildcard $(l)/*.c $(l)/*/*.c $(l)/*/*/*.c))
 include mk/vulkan.mk
-OBJ := $(SRC:%.c=$(B)/%.o) $(VULKAN_OBJ)
+PRODUCT_SRC := $(wildcard backends/cpu/matmul/*.c)
+OBJ := $(patsubst %.c,$(B)/%.o,$(filter-out $(PRODUCT_SRC),$(SRC))) $(PRODUCT_SRC:%.c=$(PRODUCT_B)/%.o) $(VULKAN_OBJ)
 include mk/cuda.mk
 include mk/hip.mk
 include mk/web.mk
@@ -87,7 +88,14 @@ $(B)/sluice: $(B)/cli/main.o $(LIBS)
 $(B)/%.o: %.c Makefile mk/layers.mk
 	@mkdir -p $(@D)
 	$(call say,cc)
-	$(CC) $(CFLAGS_all) $(isa_flags) $(if $(filter backends/cpu/%,$<),$(KERNEL_$(MODE)) $(if $(filter backends/cpu/matmul/%,$<),$(PRODUCT_$(MODE))),-Wconversion) -c -o $@ $<
+	$(CC) $(CFLAGS_all) $(isa_flags) $(if $(filter backends/cpu/%,$<),$(KERNEL_$(MODE)),-Wconversion) -c -o $@ $<
+
+ifneq ($(PRODUCT_B),$(B))
+$(PRODUCT_B)/%.o: %.c Makefile mk/layers.mk
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(CC) $(CFLAGS_common) $(CFLAGS_release) $(CFLAGS) $(isa_flags) -c -o $@ $<
+endif
 
 # Products with a sanitizer's checks.
 $(B)/checked/%.o: %.c Makefile
@@ -96,7 +104,7 @@ $(B)/checked/%.o: %.c Makefile
 	$(CC) $(CFLAGS_all) $(isa_flags) $(KERNEL_$(MODE)) -c -o $@ $<
 
 define layer_archive
-$(B)/lib/libsl_$(1).a: $$(filter-out $(B)/cli/main.o,$$(filter $(B)/$(1)/%,$(OBJ)))
+$(B)/lib/libsl_$(1).a: $$(filter-out $(B)/cli/main.o,$$(filter $(B)/$(1)/% $(PRODUCT_B)/$(1)/%,$(OBJ)))
 	@mkdir -p $$(@D)
 	@rm -f $$@
 	ar rcs $$@ $$^

@@ -5,8 +5,10 @@
 CONF_SRC := $(wildcard tests/conformance/test_*.c)
 CONF_BIN := $(CONF_SRC:%.c=$(B)/%)
 CONF_LIBS := $(B)/lib/libsl_backends.a $(B)/lib/libsl_common.a
-# Where the archive has products without a sanitizer's checks, these go before it.
-CONF_PRODUCTS := $(if $(filter asan,$(MODE)),$(patsubst %.c,$(B)/checked/%.o,$(wildcard backends/cpu/matmul/*.c)))
+# Where the archive has products without a sanitizer's checks, these go before it: those that this machine can run.
+CPU_LACKS := $(filter-out $(shell grep -m 1 -w -o -E 'avx512bw|avx512_vnni' /proc/cpuinfo),avx512bw avx512_vnni)
+CONF_PRODUCTS := $(if $(filter asan,$(MODE)),$(patsubst %.c,$(B)/checked/%.o,$(filter-out \
+  $(if $(filter avx512bw,$(CPU_LACKS)),%_avx512.c) $(if $(CPU_LACKS),%_vnni.c),$(PRODUCT_SRC))))
 
 $(B)/tests/conformance/conformance.o: tests/conformance/conformance.c
 	@mkdir -p $(@D)
