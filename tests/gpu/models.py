@@ -25,8 +25,8 @@ sys.path.insert(0, os.path.join(HERE, os.pardir, "peer"))
 from cases import CASES, CHOICES, CHOSEN, REFERENCE  # noqa: E402  (the path must be known first)
 
 VOCAB = 1024
-# What a model says that cannot be on two devices, and one with an indexer in its first layer alone.
-NO_TWO_STAGES = "cannot be split among devices", "must be where the layer before them is"
+# What a model says whose layers cannot be parted so often: one with an indexer in its first layer alone, or whose last ones share keys.
+NO_TWO_STAGES = ("must be where the layer before them is",)
 PROMPT = "Tell me a story about a river and a mill, at length, and tell it slowly."
 
 

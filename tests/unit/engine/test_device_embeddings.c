@@ -1,6 +1,6 @@
 /* Models whose layers have embeddings of their own, in slices: which part of them a slice keeps,
- * that it is the file's bytes however these come, what plans say of it, and how layers are divided
- * where it counts. */
+ * that it is the file's bytes however these come, what plans say of it, how layers are divided
+ * where it counts, and prefixes. */
 #include "tests/unit/engine/fixture.h"
 
 #include "backends/cpu/cpu.h"
@@ -9,6 +9,7 @@
 #include "engine/tables/table_layout.h"
 #include "model/arch/model_slice.h"
 #include "tests/support/card.h"
+#include "tests/support/folder.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -372,6 +373,61 @@ static void layers_are_divided_by_it(void **state) {
     }
 }
 
+/* ---- prefixes ---- */
+
+static struct run *answer(struct sl_engine *e, const struct test_model *m) {
+    struct run *r = new_run(5, 200, m->model->hp.n_vocab, 20);
+    r->req.logprobs = r->req.ignore_eog = true;
+    submit(e, r);
+    wait_run(r);
+    assert_int_equal(r->result.status, SL_OK);
+    return r;
+}
+
+/* Pages that are known, from the devices and, of an engine that is started anew, from the disk:
+ * with the tokens of one stage. */
+static void known_pages(void **state) {
+    (void)state;
+    struct sl_synth_config sc = dense(40, SL_DTYPE_Q8_0);
+    struct test_model m;
+    struct card_source source;
+    sc.n_shared_kv = 2;
+    sc.window_period = 2;
+    open_model(&m, &sc);
+    struct sl_engine_config c = {.n_threads = 1,
+                                 .ctx_tokens = 400,
+                                 .parallel = 2,
+                                 .batch_tokens = 48,
+                                 .ram_bytes = AMPLE_BYTES};
+    struct sl_engine *e = new_engine(&m, &c);
+    struct run *want = answer(e, &m);
+    sl_engine_destroy(&e);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct folder folder;
+        open_folder(&folder);
+        card_source_init(&source, &(struct card_config){.n_threads = 1, .n_cards = 3, .plain = i});
+        c.device_source = &source.source;
+        c.split = "1,2,5";
+        c.cache_dir = folder.path;
+        c.cache_disk_bytes = 64 << 20;
+        c.cache_read_always = true;
+        c.tables = i % 2 ? SL_TABLES_STREAMED : SL_TABLES_RESIDENT;
+        for (uint32_t again = 0; again < 4; again++) {
+            if (again % 2 == 0)
+                e = new_engine(&m, &c);
+            struct run *r = answer(e, &m);
+            assert_same_tokens(want, r);
+            assert_int_equal(r->result.n_cached >= 128, again > 0);
+            free_run(r);
+            if (again % 2)
+                sl_engine_destroy(&e);
+        }
+        close_folder(&folder);
+    }
+    free_run(want);
+    close_model(&m);
+}
+
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
@@ -382,6 +438,7 @@ int main(void) {
         cmocka_unit_test(large_rows_are_not_cut),
         cmocka_unit_test(each_stage_counts_its_part),
         cmocka_unit_test(layers_are_divided_by_it),
+        cmocka_unit_test(known_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
