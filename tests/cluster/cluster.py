@@ -160,11 +160,11 @@ class Tests:
         subprocess.run([self.sluice, "synth", "-o", path, "-q", "--ctx", "1024", *options], check=True, timeout=LONG)
         return path
 
-    def score(self, model, options, within=()):
-        """The log-probabilities of a text as bytes, or what was wrong."""
+    def score(self, model, options, within=(), most=256):
+        """The log-probabilities of a text of tokens below most as bytes, or what was wrong."""
         ids, out = self.path("ids"), self.path("out.npy")
         with open(ids, "wb") as f:
-            f.write(struct.pack("<300i", *((i * 7919 + 13) % 256 for i in range(300))))
+            f.write(struct.pack("<300i", *((i * 7919 + 13) % most for i in range(300))))
         if os.path.exists(out):
             os.remove(out)
         argv = [*within, self.sluice, "score", "-m", model, "--ids", ids, "--logprobs", out, "-t", "1", "--heat-file", "off", "-b", "64"]
@@ -550,11 +550,11 @@ def fetching(t):
         w.end()
     # Where layers have embeddings of their own, with what those are made of, resident and by row.
     small = t.synth("embeddings fetched", SHAPES["embeddings of layers"] + ["--vocab", "40000", "--layer-embd", "96"])
-    alone_small = t.score(small, ["--device", "cpu"])
+    alone_small = t.score(small, ["--device", "cpu"], most=40000)
     for name, where, cache in (("resident", [], "cache2"), ("by row", ["--tables", "streamed"], "cache2"), ("by row from the start",
                                ["--tables", "streamed"], "cache3")):
         w = Worker(t, "cache:" + t.path(cache), t.socket())
-        together = t.score(small, ["--device", "cpu", "--workers", w.at, "--key-file", t.key, "--split", "2,6", *where])
+        together = t.score(small, ["--device", "cpu", "--workers", w.at, "--key-file", t.key, "--split", "2,6", *where], most=40000)
         t.check(f"also a table of layers' embeddings, {name}", isinstance(alone_small, bytes) and alone_small == together and w.end() == 0,
                 f"{str(together)[:600]} {w.text()[-600:]}")
     # Without a word about it.

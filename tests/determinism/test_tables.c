@@ -102,6 +102,10 @@ static void run_setting(struct test_model *m, const struct setting *t, struct ou
     enum sl_status status = sl_engine_create(m->model, &c, NULL, &e, &test_err);
     if (status != SL_OK)
         fail_msg("%s: %s", describe(t), test_err.text);
+    /* Each stage has its layers' part, where these end as blocks do. */
+    const struct sl_gguf_tensor *table = m->model->global[SL_G_LAYER_EMBD];
+    uint64_t kept = t->streamed || !table ? 0 : table->size_bytes, shown = sl_metric(table_bytes);
+    assert_true(m->model->hp.n_embd_layer % 32 && t->split ? shown >= kept : shown == kept);
     struct run *left = NULL;
     for (uint32_t i = 0; i < N_RUNS; i++) {
         out->run[i] = make_run(i);

@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/cond.h"
 #include "common/crc.h"
+#include "model/synth/synth.h"
 #include "tests/support/folder.h"
 
 #include <pthread.h>
@@ -237,13 +238,89 @@ static void test_files_that_cannot_be(void **state) {
     close_folder(&dir);
 }
 
+/* ---- layers ---- */
+
+static bool begins(struct sl_str name, const char *with) {
+    size_t n = strlen(with);
+    return name.len >= n && memcmp(name.ptr, with, n) == 0;
+}
+
+/* Of a model whose layers have embeddings of their own: what these are made of, but of the
+ * projection its own layers' rows alone. */
+static void test_parts_of_tensors(void **state) {
+    (void)state;
+    struct sl_synth_config c = sl_synth_default;
+    struct folder dir;
+    struct sl_model *m;
+    struct sl_err err = {""};
+    char path[512];
+    bool need[PIECES_MOST] = {false}, have[PIECES_MOST] = {false};
+    uint32_t n_need = 0;
+    c.arch = "gemma4";
+    c.n_layer = 8;
+    c.n_embd = 2048;
+    c.n_ff = 96;
+    c.n_embd_layer = 512;
+    c.n_vocab = 3000;
+    c.n_expert = c.n_expert_used = 0;
+    open_folder(&dir);
+    path_in(&dir, "whole.gguf", path);
+    assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_OK);
+    assert_int_equal(sl_model_open(path, &m, &err), SL_OK);
+    for (uint64_t i = 0; i < sl_gguf_n_tensors(m->gguf); i++) {
+        const struct sl_gguf_tensor *t = sl_gguf_tensor_at(m->gguf, i);
+        uint64_t from = t->offset_bytes, to = from + t->size_bytes;
+        if (begins(t->name, "per_layer_model_proj")) { /* of layers 1 and 2 of 8 */
+            to = from + t->size_bytes / 8 * 3;
+            from += t->size_bytes / 8;
+        } else if (begins(t->name, "per_layer_token_embd")) { /* all but the ends of its rows */
+            from += t->size_bytes / t->ne[1] / 8;
+            to -= t->size_bytes / t->ne[1] / 8 * 5;
+        } else if (!begins(t->name, "blk.1.") && !begins(t->name, "blk.2.") &&
+                   !begins(t->name, "token_embd") && !begins(t->name, "per_layer_proj_norm") &&
+                   !begins(t->name, "rope_freqs")) {
+            continue;
+        }
+        for (uint64_t k = from / SL_PIECE_BYTES; k <= (to - 1) / SL_PIECE_BYTES; k++) {
+            assert_true(k < PIECES_MOST);
+            n_need += !need[k];
+            need[k] = true;
+        }
+    }
+    const struct sl_setup_model about = model_of(1, PIECES_MOST);
+    pthread_t link;
+    far_end.source = (struct sl_piece_source){ask, wanted};
+    far_end.n_asked = far_end.n_came = 0;
+    far_end.n_all = n_need;
+    assert_int_equal(sl_model_cache_open(dir.path, &about, &far_end.cache, &err), SL_OK);
+    assert_int_equal(pthread_create(&link, NULL, link_main, NULL), 0);
+    enum sl_status status =
+        sl_model_cache_layers(far_end.cache, m, 1, 2, &far_end.source, NULL, &err);
+    pthread_mutex_lock(&far_end.lock);
+    far_end.n_all = far_end.n_asked; /* so that the link ends */
+    pthread_mutex_unlock(&far_end.lock);
+    pthread_join(link, NULL);
+    if (status != SL_OK)
+        fail_msg("%s", err.text);
+    for (uint32_t i = 0; i < far_end.n_asked; i++)
+        have[far_end.asked[i].offset / SL_PIECE_BYTES] = true;
+    assert_memory_equal(have, need, sizeof need);
+    assert_int_equal(far_end.n_asked, n_need);
+    sl_model_cache_close(&far_end.cache);
+    sl_model_close(&m);
+    assert_int_equal(unlink(path), 0);
+    close_copy(&dir);
+}
+
 int main(void) {
+    alarm(240); /* what hangs is a failure */
     sl_cond_init(&far_end.changed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slow_disk),
         cmocka_unit_test(test_file_is_gone),
         cmocka_unit_test(test_a_cut),
         cmocka_unit_test(test_files_that_cannot_be),
+        cmocka_unit_test(test_parts_of_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,14 +4,16 @@
 #include "tests/unit/engine/fixture.h"
 
 #include "backends/cpu/cpu.h"
+#include "engine/forward/layer_kind.h"
 #include "engine/forward/weights.h"
-#include "engine/plan/memory_plan.h"
+#include "engine/plan/stage_costs.h"
 #include "engine/tables/table_layout.h"
 #include "model/arch/model_slice.h"
 #include "tests/support/card.h"
 #include "tests/support/folder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 
 #define AMPLE_BYTES ((uint64_t)1 << 50)
@@ -155,6 +157,8 @@ struct odd_io {
 static ssize_t odd_pread(const struct sl_weights_io *io, int fd, void *buf, size_t n, off_t at) {
     struct odd_io *b = (struct odd_io *)(uintptr_t)io;
     uint32_t call = atomic_fetch_add(&b->calls, 1);
+    if (fcntl(fd, F_GETFL) & O_DIRECT) /* what is not aligned would be read through the cache */
+        assert_int_equal(((uintptr_t)buf | n | (uint64_t)at) % SL_IO_ALIGN_BYTES, 0);
     if (b->odd && call % 5 == 1) {
         errno = EINTR;
         return -1;
@@ -226,7 +230,7 @@ static void parts_are_the_files_bytes(void **state) {
         struct test_model m;
         c.n_vocab = i & 2 ? 6000 : 300;
         open_model(&m, &c);
-        struct sl_model s = slice_of(m.model, 4, 3);
+        struct sl_model s = slice_of(m.model, 4, i & 2 ? 3 : 4);
         struct card_source source;
         struct sl_device *d;
         struct sl_weights *w = NULL;
@@ -250,7 +254,8 @@ static void parts_are_the_files_bytes(void **state) {
         io.odd = false;
         io.fail_at = (off_t)(table->offset_bytes + table->size_bytes / 2);
         assert_int_equal(sl_weights_load(&s, all, d, &io.base, NULL, &w, &test_err), SL_ERR_IO);
-        assert_non_null(strstr(test_err.text, "per_layer_token_embd.weight"));
+        if (i & 2) /* else it is in the middle of another read too */
+            assert_non_null(strstr(test_err.text, "per_layer_token_embd.weight"));
         /* One of the whole model has all of it. */
         assert_ok(sl_weights_load(m.model, all, d, &sl_weights_system_io, NULL, &w, &test_err));
         assert_int_equal(sl_weights_span(w, table).bytes, table->size_bytes);
@@ -260,20 +265,82 @@ static void parts_are_the_files_bytes(void **state) {
     }
 }
 
-/* Rows that are too large to be read one by one: each slice has all of the table. */
+static struct run *answer(struct sl_engine *e, const struct test_model *m) {
+    struct run *r = new_run(5, 200, m->model->hp.n_vocab, 20);
+    r->req.logprobs = r->req.ignore_eog = true;
+    submit(e, r);
+    wait_run(r);
+    assert_int_equal(r->result.status, SL_OK);
+    return r;
+}
+
+/* Over this split of CPUs the tokens are those of one. */
+static void check_split(const struct test_model *m, const char *split) {
+    struct card_source source;
+    struct run *r[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        card_source_init(&source, &(struct card_config){.n_threads = 1, .n_cards = 2, .plain = 3});
+        struct sl_engine_config c = {.n_threads = 1,
+                                     .ctx_tokens = 400,
+                                     .parallel = 1,
+                                     .batch_tokens = 48,
+                                     .ram_bytes = AMPLE_BYTES,
+                                     .device_source = i ? &source.source : NULL,
+                                     .split = i ? split : NULL};
+        struct sl_engine *e = new_engine(m, &c);
+        r[i] = answer(e, m);
+        sl_engine_destroy(&e);
+    }
+    assert_same_tokens(r[0], r[1]);
+    free_run(r[0]);
+    free_run(r[1]);
+}
+
+/* Rows that are too large to be read one by one: each slice has all of the table, or of the
+ * projection, and computes with what is its. */
 static void large_rows_are_not_cut(void **state) {
     (void)state;
-    struct sl_synth_config c = dense(2080, SL_DTYPE_F32);
+    for (uint32_t of_table = 0; of_table < 2; of_table++) {
+        struct sl_synth_config c = dense(of_table ? 2080 : 32, SL_DTYPE_F32);
+        struct test_model m;
+        struct sl_tensor_cut cut;
+        c.n_vocab = 512;
+        if (!of_table) {
+            c.n_layer = 3;
+            c.n_embd = 16416;
+            c.n_ff = 32;
+            c.embd = SL_DTYPE_Q8_0;
+            c.ffn = (struct sl_synth_types){{SL_DTYPE_F32}, 1};
+        }
+        open_model(&m, &c);
+        struct sl_model s = slice_of(m.model, 1, 2);
+        assert_int_equal(sl_table_layers(&s).first, of_table ? 0 : 1);
+        assert_int_equal(sl_table_layers(&s).n, of_table ? LAYERS : 2);
+        assert_int_equal(sl_table_cut(&s, s.global[SL_G_LAYER_EMBD], &cut), !of_table);
+        assert_false(sl_table_cut(&s, s.global[SL_G_LAYER_PROJ], &cut));
+        assert_int_equal(sl_table_tensor(&s, SL_TABLE_LAYERS) != NULL, !of_table);
+        check_split(&m, of_table ? "3,5" : "1,2");
+        close_model(&m);
+    }
+}
+
+/* A device must be able to read the tokens' embeddings wherever layers are. */
+static void what_devices_must_do(void **state) {
+    (void)state;
+    struct sl_synth_config c = dense(32, SL_DTYPE_Q8_0);
     struct test_model m;
-    struct sl_tensor_cut cut;
-    c.n_vocab = 300;
+    struct sl_device *d;
     open_model(&m, &c);
-    struct sl_model s = slice_of(m.model, 5, 2);
-    assert_int_equal(sl_table_layers(&s).first, 0);
-    assert_int_equal(sl_table_layers(&s).n, LAYERS);
-    assert_false(sl_table_cut(&s, s.global[SL_G_LAYER_EMBD], &cut));
-    assert_false(sl_table_cut(&s, s.global[SL_G_LAYER_PROJ], &cut));
-    assert_null(sl_table_tensor(&s, SL_TABLE_LAYERS));
+    struct sl_model s = slice_of(m.model, 2, 3);
+    struct sl_gguf_tensor tokens = *s.global[SL_G_LAYER_TOKENS];
+    assert_ok(
+        sl_cpu_open(&(struct sl_cpu_config){.n_threads = 1, .isa = SL_CPU_BEST}, &d, &test_err));
+    d->caps.weight_dtype[SL_DTYPE_Q2_K] = false;
+    assert_ok(sl_layers_check(&s, SL_DTYPE_F16, d, &test_err));
+    tokens.dtype = SL_DTYPE_Q2_K;
+    s.global[SL_G_LAYER_TOKENS] = &tokens;
+    assert_int_equal(sl_layers_check(&s, SL_DTYPE_F16, d, &test_err), SL_ERR_UNSUPPORTED);
+    sl_device_close(&d);
     close_model(&m);
 }
 
@@ -333,19 +400,41 @@ static void each_stage_counts_its_part(void **state) {
     config = over(&source, "1,3,4");
     assert_ok(sl_engine_plan(m.model, &config, &p, NULL, &test_err));
     assert_int_equal(p.load_bytes, SL_WEIGHTS_CUT_BYTES);
+    /* Not those of one stage, nor of another model. */
+    source.source.n_devices = 1;
+    config = over(&source, NULL);
+    assert_ok(sl_engine_plan(m.model, &config, &p, NULL, &test_err));
+    assert_int_equal(p.load_bytes, 0);
+    close_model(&m);
+    c = tiny_config("qwen3moe");
+    open_model(&m, &c);
+    source.source.n_devices = 2;
+    config = over(&source, "1,2");
+    assert_ok(sl_engine_plan(m.model, &config, &p, NULL, &test_err));
+    assert_int_equal(p.load_bytes, 0);
     close_model(&m);
 }
 
-/* What a stage has once is not counted with each of its layers, nor forgotten. */
+/* Tokens' embeddings take most; with experts or without. */
+static struct sl_synth_config of_tokens(bool tied, bool experts) {
+    struct sl_synth_config c = dense(8, SL_DTYPE_F16);
+    c.n_embd = 512;
+    c.n_vocab = 20000;
+    c.tied = tied;
+    if (experts)
+        c.n_expert = 4, c.n_expert_used = 2, c.n_ff_expert = 32;
+    return c;
+}
+
+/* What a stage has once is not counted with each of its layers. */
 static void layers_are_divided_by_it(void **state) {
     (void)state;
-    for (uint32_t tied = 0; tied < 2; tied++) {
-        struct sl_synth_config c = dense(32, SL_DTYPE_Q8_0);
+    for (uint32_t i = 0; i < 4; i++) {
+        bool tied = i % 2;
+        struct sl_synth_config c = of_tokens(tied, i > 1);
         struct test_model m;
         struct card_source source;
         struct sl_memory_plan p;
-        c.tied = tied;
-        c.n_vocab = 100000;
         open_model(&m, &c);
         card_source_init(&source, &(struct card_config){.n_threads = 1, .n_cards = 3});
         struct sl_engine_config config = over(&source, NULL);
@@ -357,32 +446,63 @@ static void layers_are_divided_by_it(void **state) {
         const char *said = strstr(test_err.text, "--vram ");
         assert_non_null(said);
         least = (uint64_t)strtoul(said + 7, NULL, 10) << 20;
-        /* Twice where the last stage has an output beside them. */
-        assert_true(least > (2 - tied) * tokens && least < (2 - tied) * tokens + table);
+        /* The last stage's most: where they are not its output, that beside them. */
+        uint64_t last = tokens + (tied ? 0 : m.model->global[SL_G_OUTPUT]->size_bytes);
+        assert_true(least > last && least < last + tokens / 2);
         config.vram_bytes = least;
         assert_ok(sl_engine_plan(m.model, &config, &p, NULL, &test_err));
-        for (uint32_t i = 0; i < 3; i++)
-            most = p.stages[i].n_layer > most ? p.stages[i].n_layer : most;
-        assert_true(most < LAYERS - 2);
+        for (uint32_t k = 0; k < 3; k++)
+            most = p.stages[k].n_layer > most ? p.stages[k].n_layer : most;
+        assert_true(most < LAYERS - 1);
+        close_model(&m);
+        if (i > 1)
+            continue;
         /* Without the tables it is less, if they are nobody's choice. */
+        c = dense(512, SL_DTYPE_F16);
+        c.tied = tied;
+        c.n_vocab = 20000;
+        open_model(&m, &c);
+        table = m.model->global[SL_G_LAYER_EMBD]->size_bytes;
+        config.vram_bytes = table / 8;
+        assert_int_equal(sl_engine_plan(m.model, &config, &p, NULL, &test_err), SL_ERR_CONFIG);
         config.tables = SL_TABLES_AUTO;
-        config.vram_bytes = least - table / LAYERS;
         assert_ok(sl_engine_plan(m.model, &config, &p, NULL, &test_err));
         assert_true(p.streamed_tables == 1u << SL_TABLE_LAYERS);
         close_model(&m);
     }
 }
 
-/* ---- prefixes ---- */
-
-static struct run *answer(struct sl_engine *e, const struct test_model *m) {
-    struct run *r = new_run(5, 200, m->model->hp.n_vocab, 20);
-    r->req.logprobs = r->req.ignore_eog = true;
-    submit(e, r);
-    wait_run(r);
-    assert_int_equal(r->result.status, SL_OK);
-    return r;
+/* ... nor forgotten: by stages that are neither the first nor have it as their output. */
+static void stages_cost_it(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 8; i++) {
+        bool tied = i % 2, streamed = i & 2, experts = i & 4;
+        struct sl_synth_config c = of_tokens(tied, experts);
+        struct test_model m;
+        struct card_source source;
+        struct sl_stage_plans plans;
+        struct sl_stage_costs costs;
+        open_model(&m, &c);
+        card_source_init(&source, &(struct card_config){.n_threads = 1, .n_cards = 3});
+        struct sl_engine_config config = over(&source, "2,2,4");
+        uint64_t tokens = m.model->global[SL_G_TOKEN_EMBD]->size_bytes, of_layers = 0;
+        config.vram_bytes = AMPLE_BYTES;
+        config.tables = streamed ? SL_TABLES_STREAMED : SL_TABLES_RESIDENT;
+        assert_ok(sl_stage_plans_open(m.model, &config, &plans, &test_err));
+        assert_ok(sl_stage_costs_make(m.model, &config, &plans, &costs, &test_err));
+        uint64_t more = streamed ? 0 : tokens, plain = costs.cards[0].stage_bytes;
+        assert_int_equal(costs.cards[1].stage_bytes - plain, more);
+        assert_int_equal(costs.cards[2].stage_bytes - plain, tied ? 0 : more);
+        for (uint32_t l = 1; l + 1 < LAYERS; l++)
+            of_layers += costs.layers[l].fixed_bytes;
+        assert_true(of_layers < tokens);
+        sl_stage_costs_release(&costs);
+        sl_stage_plans_release(&plans);
+        close_model(&m);
+    }
 }
+
+/* ---- prefixes ---- */
 
 /* Pages that are known, from the devices and, of an engine that is started anew, from the disk:
  * with the tokens of one stage. */
@@ -436,8 +556,10 @@ int main(void) {
         cmocka_unit_test(cuts_keep_shared_keys_together),
         cmocka_unit_test(parts_are_the_files_bytes),
         cmocka_unit_test(large_rows_are_not_cut),
+        cmocka_unit_test(what_devices_must_do),
         cmocka_unit_test(each_stage_counts_its_part),
         cmocka_unit_test(layers_are_divided_by_it),
+        cmocka_unit_test(stages_cost_it),
         cmocka_unit_test(known_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

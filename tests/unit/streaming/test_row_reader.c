@@ -400,6 +400,14 @@ static void what_is_not_there_is_refused(void **state) {
         if (!fewer)
             sl_reader_close(&reader);
     }
+    c.table[1].n_rows = 1; /* in a file that has less than one */
+    c.table[1].offset_bytes = DATA_BYTES - BYTES_1 + 1;
+    assert_ok(sl_row_reader_create(&c, &t.r, &test_err));
+    assert_ok(sl_fake_open(&fake, &reader, &test_err));
+    assert_ok(sl_fake_add_file(reader, SL_READER_FILES, data, DATA_BYTES, NULL, &test_err));
+    assert_int_equal(sl_row_reader_start(t.r, reader, &test_err), SL_ERR_CORRUPT);
+    sl_row_reader_destroy(&t.r);
+    sl_reader_close(&reader);
     c.table[1].stride_bytes = BYTES_1 - 1;
     assert_int_equal(sl_row_reader_create(&c, &t.r, &test_err), SL_ERR_INVALID);
     c.table[1].row_bytes = SL_ROW_BYTES + 1;
