@@ -434,6 +434,11 @@ def serving(t):
     took, after = time.monotonic() - began, waits(again, workers)
     t.check("and how often and how long it was waited for", all(calls + 4 <= c and 0 <= wait < w <= wait + took for (calls, wait), (c, w) in
                                                                zip(before, after)), f"{before} {after} {took}")
+    link = [[int(shown[f'sluice_worker_{what}_bytes{{worker="{w.at}"}}']) for what in ("sent", "received", "queued")] for w in workers]
+    shown = again.metrics()
+    more = [[int(shown[f'sluice_worker_{what}_bytes{{worker="{w.at}"}}']) for what in ("sent", "received", "queued")] for w in workers]
+    t.check("and what its link has carried", all(b[0] > a[0] + 1000 and b[1] > a[1] + 1000 and 0 <= b[2] < 1 << 20 for a, b in zip(link, more)),
+            f"{link} {more}")
     t.check("a worker's own /health says that it waits", waiting == {**waiting, "status": "ok", "state": "waiting", "stages": []}, waiting)
     first = [0] + [h["stages"][0]["first_layer"] for h, _ in pages]
     layers = [h["stages"][0]["layers"] for h, _ in pages]

@@ -1,5 +1,6 @@
 /* A worker that its coordinator waits for, not always in vain: it has to prepare what it offers,
- * its loading comes no further, it owes an answer, or it is left while somebody attends it. */
+ * its loading comes no further, it owes an answer, gives one too late, or is left while somebody
+ * attends it. */
 #include "cluster/peer.h"
 
 #include "common/clock.h"
@@ -32,9 +33,13 @@ static struct {
     pthread_t preparing;
 } worker;
 
-static void say(uint16_t type, const uint8_t *bytes, size_t n) {
+static void say_of(uint32_t epoch, uint16_t type, const uint8_t *bytes, size_t n) {
     const struct sl_bytes_part part = {bytes, n};
-    assert_int_equal(sl_link_send(worker.link, type, 0, &part, 1), SL_OK);
+    assert_int_equal(sl_link_send(worker.link, type, epoch, &part, 1), SL_OK);
+}
+
+static void say(uint16_t type, const uint8_t *bytes, size_t n) {
+    say_of(0, type, bytes, n);
 }
 
 static void say_offer(void) {
@@ -240,6 +245,53 @@ static void test_an_answer_that_does_not_come(void **state) {
     close_meeting(&m);
 }
 
+/* Frames keep their order: when heartbeats and their answers have come, so has what was said. */
+static void wait_for_more_frames(struct sl_peer *p) {
+    struct sl_link_stats before = sl_link_stats(p->link);
+    uint64_t until_ns = sl_now_ns() + LONG_NS;
+    while (sl_link_stats(p->link).received_frames < before.received_frames + 8 &&
+           sl_now_ns() < until_ns)
+        usleep(1000);
+}
+
+static enum sl_status how_lost(struct sl_peer *p) {
+    pthread_mutex_lock(&p->lock);
+    enum sl_status lost = p->lost;
+    pthread_mutex_unlock(&p->lock);
+    return lost;
+}
+
+/* An answer that is none is dropped if it is of an epoch before, and ends the link if it is not. */
+static void test_an_answer_of_an_epoch_before(void **state) {
+    const uint8_t nonsense[SL_PEER_STAGE_BYTES + 8] = {0};
+    struct meeting m;
+    struct sl_peer *p = &m.p;
+    struct sl_err err;
+    (void)state;
+    open_meeting(&m);
+    assert_int_equal(sl_peer_meet(p, LONG_NS, &err), SL_OK);
+    sl_peer_leave(p);
+    close_worker();
+    uint32_t before = p->epoch - 1;
+    assert_int_equal(sl_peer_meet(p, LONG_NS, &err), SL_OK);
+    struct sl_stage *s = sl_stage_remote_stage(open_stage(p));
+    while (sem_wait(&worker.started) != 0)
+        ;
+    sem_post(&worker.started); /* for who closes it */
+    say_of(before, SL_FRAME_ANSWER, nonsense, sizeof nonsense);
+    wait_for_more_frames(p);
+    assert_int_equal(how_lost(p), SL_OK);
+    say_of(p->epoch, SL_FRAME_ANSWER, nonsense, sizeof nonsense);
+    uint64_t until_ns = sl_now_ns() + LONG_NS;
+    while (how_lost(p) == SL_OK && sl_now_ns() < until_ns)
+        usleep(1000);
+    assert_int_equal(how_lost(p), SL_ERR_PEER_LOST);
+    s->ops->close(s);
+    sl_peer_leave(p);
+    close_worker();
+    close_meeting(&m);
+}
+
 struct attendant {
     struct sl_stage_carrier *carrier;
     pthread_t thread;
@@ -296,6 +348,7 @@ int main(void) {
         cmocka_unit_test(test_loading_that_comes_no_further),
         cmocka_unit_test(test_one_without_a_copy_has_time),
         cmocka_unit_test(test_an_answer_that_does_not_come),
+        cmocka_unit_test(test_an_answer_of_an_epoch_before),
         cmocka_unit_test(test_left_while_attended),
     };
     sl_log_set_level(SL_LOG_ERROR);
