@@ -48,6 +48,7 @@ struct sl_transport {
         *out;     /* with TLS, once the peer has proven itself: before that it costs less */
     size_t taken; /* bytes of the write that goes on, which are in out */
     bool heard;   /* the peer has sent something */
+    int error;    /* errno of the socket's, which GnuTLS keeps for itself */
 };
 
 static enum sl_status lost(const char *what, int error, struct sl_err *err) {
@@ -90,6 +91,16 @@ static int give_credentials(struct sl_transport *t, bool listens) {
 
 /* ---- the socket, as GnuTLS uses it ---- */
 
+static void fail_socket(struct sl_transport *t) {
+    t->error = errno;
+    gnutls_transport_set_errno(t->tls, errno);
+}
+
+/* "Error in the pull function", to GnuTLS. */
+static bool is_sockets(ssize_t rc) {
+    return rc == GNUTLS_E_PULL_ERROR || rc == GNUTLS_E_PUSH_ERROR;
+}
+
 static ssize_t pull(gnutls_transport_ptr_t ptr, void *to, size_t room) {
     struct sl_transport *t = ptr;
     struct buffer *b = t->in;
@@ -97,7 +108,7 @@ static ssize_t pull(gnutls_transport_ptr_t ptr, void *to, size_t room) {
     if (!b || b->first == b->end) {
         n = b ? recv(t->fd, b->bytes, sizeof b->bytes, 0) : recv(t->fd, to, room, 0);
         if (n < 0)
-            gnutls_transport_set_errno(t->tls, errno);
+            fail_socket(t);
         t->heard |= n > 0;
         if (n <= 0 || !b)
             return n;
@@ -116,7 +127,7 @@ static ssize_t push(gnutls_transport_ptr_t ptr, const void *bytes, size_t n) {
     if (!b) {
         ssize_t done = send(t->fd, bytes, n, MSG_NOSIGNAL);
         if (done < 0)
-            gnutls_transport_set_errno(t->tls, errno);
+            fail_socket(t);
         return done;
     }
     if (n > sizeof b->bytes - b->end) {
@@ -205,9 +216,12 @@ enum sl_status sl_transport_shake(struct sl_transport *t, short *out_events, str
         *out_events = gnutls_record_get_direction(t->tls) ? POLLOUT : POLLIN;
         return SL_AGAIN;
     }
-    bool said = rc == GNUTLS_E_FATAL_ALERT_RECEIVED;
+    const char *why = rc == GNUTLS_E_FATAL_ALERT_RECEIVED
+                          ? gnutls_alert_get_name(gnutls_alert_get(t->tls))
+                      : is_sockets(rc) ? strerror(t->error)
+                                       : gnutls_strerror(rc);
     return sl_fail(err, SL_ERR_PROTOCOL, "the other side has another key, or is no Sluice (%s)",
-                   said ? gnutls_alert_get_name(gnutls_alert_get(t->tls)) : gnutls_strerror(rc));
+                   why);
 }
 
 int sl_transport_fd(const struct sl_transport *t) {
@@ -232,11 +246,14 @@ static enum sl_status read_plain(struct sl_transport *t, void *out, size_t room,
              : sl_fail(err, SL_ERR_PEER_LOST, "the other side closed the connection");
 }
 
-static enum sl_status tls_status(ssize_t rc, const char *what, struct sl_err *err) {
+static enum sl_status tls_status(struct sl_transport *t, ssize_t rc, const char *what,
+                                 struct sl_err *err) {
     if (rc == GNUTLS_E_AGAIN || rc == GNUTLS_E_INTERRUPTED)
         return SL_AGAIN;
     if (rc == 0 || rc == GNUTLS_E_PREMATURE_TERMINATION)
         return sl_fail(err, SL_ERR_PEER_LOST, "the other side closed the connection");
+    if (is_sockets(rc))
+        return lost(what, t->error, err);
     return sl_fail(err, SL_ERR_PEER_LOST, "%s: %s", what, gnutls_strerror((int)rc));
 }
 
@@ -252,7 +269,7 @@ enum sl_status sl_transport_read(struct sl_transport *t, void *out, size_t room,
     if (sent != SL_OK && sent != SL_AGAIN)
         return sent;
     if (n <= 0)
-        return tls_status(n, "receiving", err);
+        return tls_status(t, n, "receiving", err);
     *out_n = (size_t)n;
     return SL_OK;
 }
@@ -279,7 +296,7 @@ static enum sl_status encrypt(struct sl_transport *t, const uint8_t *bytes, size
         size_t some = n - t->taken < RECORD_BYTES ? n - t->taken : RECORD_BYTES;
         ssize_t done = gnutls_record_send(t->tls, bytes + t->taken, some);
         if (done <= 0)
-            return tls_status(done, "sending", err);
+            return tls_status(t, done, "sending", err);
         t->taken += (size_t)done;
     }
     return SL_OK;

@@ -563,6 +563,28 @@ static void new_keys_hold_nothing_up(void **state) {
     room_release(&r);
 }
 
+/* A peer that is killed leaves bytes unread: its machine's kernel says so, in words of the system.
+ */
+static void a_reset_is_named(void **state) {
+    (void)state;
+    struct room r;
+    struct bare b;
+    gnutls_psk_client_credentials_t credentials;
+    const struct linger at_once = {.l_onoff = 1};
+    room_init(&r, true, true);
+    gnutls_session_t tls = join_bare(&r, &b, &credentials);
+    assert_int_equal(setsockopt(b.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+    close(b.fd);
+    wait_for(&r.far, 1);
+    assert_int_equal(times_lost(&r.far), 1);
+    assert_int_equal(r.far.lost, SL_ERR_PEER_LOST);
+    if (!strstr(r.far.why.text, strerror(ECONNRESET)) && !strstr(r.far.why.text, strerror(EPIPE)))
+        fail_msg("%s", r.far.why.text);
+    gnutls_deinit(tls);
+    gnutls_psk_free_client_credentials(credentials);
+    room_release(&r);
+}
+
 /* What the socket had no room for goes out while nobody sends more, whoever attends. */
 static void the_rest_is_sent(void **state) {
     (void)state;
@@ -1207,6 +1229,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_missed),
         cmocka_unit_test(nor_is_what_is_being_passed_on),
         cmocka_unit_test(new_keys_hold_nothing_up),
+        cmocka_unit_test(a_reset_is_named),
         cmocka_unit_test(the_rest_is_received),
         cmocka_unit_test(the_rest_is_sent),
         cmocka_unit_test(who_attends_may_leave),
