@@ -95,7 +95,8 @@ static enum sl_status open_list(struct sl_model_cache *c, struct sl_err *err) {
     if (c->list < 0)
         return io_error("the list of what was fetched cannot be opened:", path, err);
     if (flock(c->list, LOCK_EX | LOCK_NB) != 0)
-        return sl_fail(err, SL_ERR_CONFIG, "another worker uses '%.300s'", c->folder);
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "another worker uses '%.300s': give each its own --model-cache", c->folder);
     return SL_OK;
 }
 

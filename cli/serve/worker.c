@@ -197,8 +197,11 @@ static void measure(const struct options *o, const struct sl_model *model,
         c->disk_bytes_per_s = disk.bytes_per_s;
     else if (status != SL_ERR_UNSUPPORTED)
         sl_warn("the disk's speed is not known: %s", why.text);
-    sl_info("memory reads %.1f GB/s, the disk %.2f GB/s", c->ram_bytes_per_s * 1e-9,
-            c->disk_bytes_per_s * 1e-9);
+    if (c->disk_bytes_per_s > 0)
+        sl_info("memory reads %.1f GB/s, the disk %.2f GB/s", c->ram_bytes_per_s * 1e-9,
+                c->disk_bytes_per_s * 1e-9);
+    else
+        sl_info("memory reads %.1f GB/s", c->ram_bytes_per_s * 1e-9);
 }
 
 /* What the process holds now. */
