@@ -149,6 +149,7 @@ struct sl_listener {
     pthread_t thread;
     atomic_bool closing;
     /* The thread's. */
+    bool pauses; /* nobody could be accepted just now, for want of descriptors or memory */
     struct unproven unproven[MAX_UNPROVEN];
     uint64_t told_ns, n_untold;
 };
@@ -224,6 +225,7 @@ static void accept_all(struct sl_listener *l) {
         struct sl_net_address from = {.n = sizeof from.storage};
         struct sl_err why;
         int fd = accept4(l->fd, &from.any, &from.n, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        l->pauses = fd < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
         if (fd < 0)
             return;
         sl_net_no_delay(fd, &l->at);
@@ -251,14 +253,16 @@ static void *listener_main(void *arg) {
         struct unproven *of[MAX_UNPROVEN + 2] = {0};
         nfds_t n = 0;
         fds[n++] = (struct pollfd){l->wake, POLLIN, 0};
-        fds[n++] = (struct pollfd){l->fd, POLLIN, 0};
+        fds[n++] = (struct pollfd){l->pauses ? -1 : l->fd, POLLIN, 0};
+        int most_ms = l->pauses ? LOOK_MS : -1; /* whoever waits there would be seen at once */
+        l->pauses = false;
         for (uint32_t i = 0; i < MAX_UNPROVEN; i++)
             if (l->unproven[i].transport) {
                 of[n] = &l->unproven[i];
                 fds[n++] = (struct pollfd){sl_transport_fd(l->unproven[i].transport),
                                            l->unproven[i].events, 0};
             }
-        if (poll(fds, n, n > 2 ? LOOK_MS : -1) > 0) {
+        if (poll(fds, n, n > 2 ? LOOK_MS : most_ms) > 0) {
             for (nfds_t i = 2; i < n; i++)
                 if (fds[i].revents)
                     go_on(l, of[i]);

@@ -11,6 +11,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -261,6 +262,32 @@ class Hostile:
         t.check("a recorded session that is sent again ends at the handshake", swallow(replayed, 60) and "serving" not in w.text().split(
             "was refused")[-1].replace("serving vm", ""), w.text()[-800:])
         replayed.close()
+        t.check("and the worker ends well", w.end() == 0 and not re.search(cluster.TROUBLE, w.text()), w.text()[-1500:])
+
+    def strangers_take_the_descriptors(self):
+        """More silent connections than the worker may have descriptors: it does not spin, and others get in when they are gone."""
+        t = self.t
+        w = cluster.Worker(t, t.model, "127.0.0.1:0")
+        first = self.serves(w)
+        have = len(os.listdir(f"/proc/{w.p.pid}/fd"))
+        soft = have + 32
+        resource.prlimit(w.p.pid, resource.RLIMIT_NOFILE, (soft, soft))
+        host, port = w.at.rsplit(":", 1)
+        held = [socket.create_connection((host, int(port)), timeout=60) for _ in range(60)]
+
+        def computed():
+            with open(f"/proc/{w.p.pid}/stat", encoding="utf-8") as f:
+                return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+        before = computed()
+        time.sleep(3)
+        took = computed() - before
+        t.check("strangers that take all descriptors cost no time", took < 0.5, f"{took} s of 3, {have} descriptors before")
+        for s in held:
+            s.close()
+        wait_until(lambda: len(os.listdir(f"/proc/{w.p.pid}/fd")) == have)
+        served = self.serves(w)
+        t.check("and a coordinator is served after them", first is True and served is True, f"{first} {served}")
         t.check("and the worker ends well", w.end() == 0 and not re.search(cluster.TROUBLE, w.text()), w.text()[-1500:])
 
     # ---- a listener where a worker was ----
@@ -671,7 +698,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         t = cluster.Tests(os.path.abspath(a.sluice), os.path.abspath(a.model), folder)
         h = Hostile(t, a.lies, a.seed)
-        for part in (h.strangers, h.stolen_listener, h.liars_with_the_key, h.liars_to_one_without_a_copy, h.changed_sessions, h.hangs_while_loading):
+        for part in (h.strangers, h.strangers_take_the_descriptors, h.stolen_listener, h.liars_with_the_key, h.liars_to_one_without_a_copy, h.changed_sessions, h.hangs_while_loading):
             if a.only and part.__name__ != a.only:
                 continue
             try:
