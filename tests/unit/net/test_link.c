@@ -571,14 +571,17 @@ static void a_reset_is_named(void **state) {
     struct bare b;
     gnutls_psk_client_credentials_t credentials;
     const struct linger at_once = {.l_onoff = 1};
-    room_init(&r, true, true);
+    room_init_quiet(&r, true, true);
     gnutls_session_t tls = join_bare(&r, &b, &credentials);
+    /* Its only heartbeat: who sends later may be told in place of who receives. */
+    struct pollfd beat = {b.fd, POLLIN, 0};
+    assert_int_equal(poll(&beat, 1, LONG_NS / 1000000), 1);
     assert_int_equal(setsockopt(b.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
     close(b.fd);
     wait_for(&r.far, 1);
     assert_int_equal(times_lost(&r.far), 1);
     assert_int_equal(r.far.lost, SL_ERR_PEER_LOST);
-    if (!strstr(r.far.why.text, strerror(ECONNRESET)) && !strstr(r.far.why.text, strerror(EPIPE)))
+    if (!strstr(r.far.why.text, strerror(ECONNRESET)))
         fail_msg("%s", r.far.why.text);
     gnutls_deinit(tls);
     gnutls_psk_free_client_credentials(credentials);
