@@ -148,8 +148,12 @@ static void take_cards(const struct sl_engine_config *config, const struct sl_mo
                        const struct measure *m, const struct sl_stage_plans *plans,
                        uint64_t stage_bytes, struct sl_stage_costs *c) {
     bool tied = model->global[SL_G_OUTPUT] == model->global[SL_G_TOKEN_EMBD];
+    struct sl_split given;
+    struct sl_err why;
+    /* They are counted with the first layer, as its input, wherever that is. */
+    bool none = sl_split_parse(config->split, 0, &given, &why) == SL_OK && given.none_at_first;
     for (uint32_t i = 0; i < plans->n; i++) {
-        bool has = i == 0 || (i + 1 == plans->n && tied);
+        bool has = i <= (uint32_t)none || (i + 1 == plans->n && tied);
         const struct sl_device *dev = plans->at[i].dev;
         const struct sl_device_caps *caps = &dev->caps;
         c->cards[i].budget_bytes = budget_of(config, plans, i);

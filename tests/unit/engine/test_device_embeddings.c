@@ -493,6 +493,12 @@ static void stages_cost_it(void **state) {
         uint64_t more = streamed ? 0 : tokens, plain = costs.cards[0].stage_bytes;
         assert_int_equal(costs.cards[1].stage_bytes - plain, more);
         assert_int_equal(costs.cards[2].stage_bytes - plain, tied ? 0 : more);
+        struct sl_stage_costs other;
+        config.split = "0,auto"; /* the second one has the first layer, and them with it */
+        assert_ok(sl_stage_costs_make(m.model, &config, &plans, &other, &test_err));
+        assert_int_equal(other.cards[1].stage_bytes, plain);
+        assert_int_equal(other.cards[2].stage_bytes, costs.cards[2].stage_bytes);
+        sl_stage_costs_release(&other);
         for (uint32_t l = 1; l + 1 < LAYERS; l++)
             of_layers += costs.layers[l].fixed_bytes;
         assert_true(of_layers < tokens);
