@@ -20,6 +20,7 @@ struct drive {
     struct sl_fake_drive model;
     uint64_t channel_free_ns;                   /* when the last byte asked for so far has passed */
     uint64_t slot_free_ns[SL_READER_MAX_DEPTH]; /* [drive_depth] when each place is free again */
+    uint32_t first_free; /* the place that is free first: requests end in the order they came in */
 };
 
 struct flying {
@@ -80,10 +81,8 @@ static uint64_t serve(struct fake *f, const struct sl_io_request *q) {
     uint64_t *place = NULL;
     uint32_t depth = d->model.drive_depth;
     if (depth > 0) {
-        place = d->slot_free_ns;
-        for (uint32_t i = 1; i < depth; i++)
-            if (d->slot_free_ns[i] < *place)
-                place = &d->slot_free_ns[i];
+        place = &d->slot_free_ns[d->first_free];
+        d->first_free = (d->first_free + 1) % depth;
         if (*place > begin)
             begin = *place;
     }
@@ -150,6 +149,8 @@ static void fake_flush(struct sl_io *io) {
 
 static uint32_t n_ended(const struct fake *f) {
     uint32_t n = 0;
+    if (f->n_flying > 0 && f->heap[0].end_ns > f->clock->now_ns)
+        return 0;
     for (uint32_t i = 0; i < f->n_flying; i++)
         n += f->heap[i].end_ns <= f->clock->now_ns;
     return n;
