@@ -238,14 +238,20 @@ static void check_choice(const char *what, const struct choice *c, const uint32_
     free(score), free(slack), free(in);
 }
 
+/* After a slice of n rows from `at` on the next begins here: of many rows one in three is in a
+ * slice.
+ */
+static uint32_t next_slice(uint32_t at, uint32_t n, uint32_t n_rows) {
+    return at + n * (n_rows > 40 ? 3 : 1);
+}
+
 /* A row alone, and in a slice of another size, makes the choice that it makes among all. */
-static void check_choice_slices(const char *what, const struct choice *c) {
+static void check_choice_slices(const char *what, const struct choice *c, const uint32_t *all) {
     struct sl_device *d = conf_device();
     size_t n = (size_t)c->n_rows * c->n_top;
-    uint32_t *all = malloc(n * sizeof *all), *part = malloc(n * sizeof *part);
+    uint32_t *part = malloc(n * sizeof *part);
     struct sl_latent_view kv = write_rows(d, &c->keys);
-    choose(d, c, &kv, 0, c->n_rows, all);
-    for (uint32_t at = 0, rows; at < c->n_rows; at += rows) {
+    for (uint32_t at = 0, rows; at < c->n_rows; at = next_slice(at, rows, c->n_rows)) {
         rows = 1 + at % 7 < c->n_rows - at ? 1 + at % 7 : c->n_rows - at;
         choose(d, c, &kv, at, rows, part);
         for (uint32_t i = 0; i < rows; i++)
@@ -253,7 +259,7 @@ static void check_choice_slices(const char *what, const struct choice *c) {
                        n_chosen(&c->rows[at + i], c->n_top) * sizeof *all) != 0)
                 fail_msg("%s: row %u chooses others when it goes alone", what, at + i);
     }
-    free(all), free(part);
+    free(part);
 }
 
 /* Generated rows around pages, blocks and the choice's size, then two slices of prompts. */
@@ -297,7 +303,7 @@ static void choice_case(enum sl_dtype dtype, uint32_t n_heads, uint32_t dim, uin
     conf_case(what, run_choice, &c, CONF_U32, (size_t)n_rows * n_top, y);
     if (conf_checking())
         check_choice(what, &c, y);
-    check_choice_slices(what, &c);
+    check_choice_slices(what, &c, y);
 }
 
 static void choices(void) {
@@ -473,12 +479,12 @@ static void attention_case(enum sl_dtype dtype, uint32_t n_heads, uint32_t n_lat
              n_rows, n_heads, n_latent, n_rot, n_top);
     conf_tolerance(1e-5f);
     conf_case(what, run_attention, &c, CONF_F32, n_y, y);
-    for (uint32_t r = 0; r < n_rows; r += 1 + n_rows / 20)
+    for (uint32_t r = 0; r < n_rows; r += 1 + n_rows / 12)
         check_as_sequence(what, &c, r, y);
     struct sl_device *d = conf_device();
     struct sl_latent_view kv = write_rows(d, &c.kv);
     float *part = malloc(n_y * sizeof *part);
-    for (uint32_t at = 0, n; at < n_rows; at += n) {
+    for (uint32_t at = 0, n; at < n_rows; at = next_slice(at, n, n_rows)) {
         n = 1 + at % 7 < n_rows - at ? 1 + at % 7 : n_rows - at;
         attend(d, &c, &kv, at, n, part);
         if (memcmp(part, y + at * row_n, n * row_n * sizeof *part) != 0)
@@ -627,8 +633,8 @@ static void block_case(enum sl_dtype dtype, uint32_t n_heads, uint32_t dim, uint
             check_block_row(what, &c, r, h, y + r * row_n + (size_t)h * n_top);
     struct sl_device *d = conf_device();
     struct sl_latent_view kv = write_rows(d, &c.keys);
-    choose_blocks(d, &c, &kv, 0, n_rows, y);
-    for (uint32_t at = 0, n; at < n_rows; at += n) { /* a row alone, and in slices */
+    for (uint32_t at = 0, n; at < n_rows;
+         at = next_slice(at, n, n_rows)) { /* a row alone, and in slices */
         n = 1 + at % 7 < n_rows - at ? 1 + at % 7 : n_rows - at;
         choose_blocks(d, &c, &kv, at, n, part);
         for (uint32_t i = 0; i < n * n_heads; i++) {
@@ -873,7 +879,7 @@ static void block_attention_case(enum sl_dtype dtype, uint32_t n_heads, uint32_t
     struct sl_device *d = conf_device();
     struct sl_kv_view kv = write_kv(d, &c);
     float *part = malloc(n_rows * row_n * sizeof *part);
-    for (uint32_t at = 0, n; at < n_rows; at += n) {
+    for (uint32_t at = 0, n; at < n_rows; at = next_slice(at, n, n_rows)) {
         n = 1 + at % 7 < n_rows - at ? 1 + at % 7 : n_rows - at;
         attend_blocks(d, &c, &kv, at, n, part);
         if (memcmp(part, y + at * row_n, n * row_n * sizeof *part) != 0)

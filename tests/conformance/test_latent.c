@@ -163,22 +163,21 @@ static void check_attention(const char *what, const struct attn_case *c, const f
 }
 
 /* A row alone, and in a slice of another size, gives the bits that it has among all. */
-static void check_slices(const char *what, const struct attn_case *c) {
+static void check_slices(const char *what, const struct attn_case *c, const float *all) {
     struct sl_device *d = conf_device();
     if (c->s.window && !d->caps.latent_window)
         return;
     size_t row_n = (size_t)c->s.n_heads * c->s.n_latent;
-    float *all = malloc(c->n_rows * row_n * sizeof *all), *part = malloc(c->n_rows * row_n * 4);
+    float *part = malloc(c->n_rows * row_n * sizeof *part);
     struct sl_latent_view kv = write_latents(d, c);
-    attend(d, c, &kv, 0, c->n_rows, all);
-    for (uint32_t at = 0, n; at < c->n_rows; at += n) {
+    /* Of many rows one in three is in a slice. */
+    for (uint32_t at = 0, n; at < c->n_rows; at += n * (c->n_rows > 40 ? 3 : 1)) {
         n = 1 + at % 7;
         n = n < c->n_rows - at ? n : c->n_rows - at;
         attend(d, c, &kv, at, n, part);
         if (memcmp(part, all + at * row_n, n * row_n * sizeof *all) != 0)
             fail_msg("%s: rows %u to %u differ when they go alone", what, at, at + n);
     }
-    free(all);
     free(part);
 }
 
@@ -214,7 +213,7 @@ static void attention_case(const struct shape *s, const struct row *rows, uint32
     conf_case(what, run_attention, &c, CONF_F32, n_y, y);
     if (!conf_same_bits())
         check_attention(what, &c, y);
-    check_slices(what, &c);
+    check_slices(what, &c, y);
 }
 
 static void attention(void) {
@@ -346,11 +345,10 @@ static void check_product(const char *what, const struct product_case *c, const 
     free(w), free(ref), free(tol);
 }
 
-static void check_product_slices(const char *what, const struct product_case *c) {
+static void check_product_slices(const char *what, const struct product_case *c, const float *all) {
     struct sl_device *d = conf_device();
     size_t n_y = y_elems(&c->p), row_n = n_y / c->p.n_tok;
-    float *all = malloc(n_y * sizeof *all), *part = malloc(n_y * sizeof *part);
-    multiply(d, c, 0, c->p.n_tok, all);
+    float *part = malloc(n_y * sizeof *part);
     for (uint32_t at = 0, n; at < c->p.n_tok; at += n) {
         n = 1 + at % 17;
         n = n < c->p.n_tok - at ? n : c->p.n_tok - at;
@@ -358,7 +356,6 @@ static void check_product_slices(const char *what, const struct product_case *c)
         if (memcmp(part, all + at * row_n, n * row_n * sizeof *all) != 0)
             fail_msg("%s: rows %u to %u differ when they go alone", what, at, at + n);
     }
-    free(all);
     free(part);
 }
 
@@ -385,7 +382,7 @@ static void product_case(const struct product *p) {
     conf_case(what, run_product, &c, CONF_F32, y_elems(p), y);
     if (!conf_same_bits())
         check_product(what, &c, y);
-    check_product_slices(what, &c);
+    check_product_slices(what, &c, y);
 }
 
 static void products(void) {

@@ -119,8 +119,10 @@ static void test_shapes(void) {
         struct sl_op_matmul op =
             one(&rng, t, WEIGHTS_PLAIN, (enum conf_fill)(i % CONF_N_FILL), s[0], s[1], s[2]);
         for (size_t k = 0; k < 3; k++) {
-            if (k == 1 && s[2] > 16)
-                continue; /* the definition is slow, and generated rows are few */
+            /* Emulated devices are slow, and generated rows are few: of many rows a type has one
+             * shape as a prompt, the next half of it as generated. */
+            if (s[2] > 16 && (k == 1 || k / 2 != (i + (size_t)t) % 2))
+                continue;
             op.n_decode = n_decode_of(s[2], k);
             case_of(what, &op);
         }
