@@ -24,11 +24,16 @@ static inline uint32_t simt_as_bits(float f) {
 }
 
 static inline float __half2float(__half h) {
+#ifdef __F16C__
+    typedef short eight __attribute__((vector_size(16)));
+    return __builtin_ia32_vcvtph2ps((eight){(short)h.bits})[0];
+#else
     uint32_t sign = (uint32_t)(h.bits & 0x8000u) << 16, rest = h.bits & 0x7fffu;
     if (rest >= 0x7c00)
         return simt_as_float(sign | 0x7f800000u | (rest & 0x3ff) << 13);
     /* 2^112 times too small as a float's bits; denormals come out right as well. */
     return simt_as_float(sign | simt_as_bits(simt_as_float(rest << 13) * 0x1p112f));
+#endif
 }
 
 static inline __half __float2half_rn(float f) {
