@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "fault"))
-from vulkan_faults import find_driver, find_loader  # noqa: E402  (the path must be known first)
+from vulkan_faults import find_driver, find_loader, shader_cache  # noqa: E402  (the path must be known first)
 
 LAYER = "VK_LAYER_KHRONOS_validation"
 FOLDERS = ("/usr/share/vulkan/explicit_layer.d", "/etc/vulkan/explicit_layer.d", "/usr/local/share/vulkan/explicit_layer.d")
@@ -31,7 +31,8 @@ class Tests:
 
     def run(self, argv, fault=None):
         env = dict(os.environ, VK_INSTANCE_LAYERS=LAYER, VK_LAYER_ENABLES="VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT",
-                   VK_DRIVER_FILES=find_driver(), VK_ICD_FILENAMES=find_driver(), XDG_CACHE_HOME=self.folder)
+                   VK_DRIVER_FILES=find_driver(), VK_ICD_FILENAMES=find_driver(), XDG_CACHE_HOME=self.folder,
+                   MESA_SHADER_CACHE_DIR=shader_cache(self.sluice))
         if fault:
             path = env.get("LD_LIBRARY_PATH", "")
             env.update(LD_LIBRARY_PATH=self.faulty + (":" + path if path else ""), FAULTY_VULKAN=fault, FAULTY_VULKAN_LOADER=find_loader())

@@ -37,6 +37,12 @@ def find_driver():
     return None
 
 
+def shader_cache(sluice):
+    """Where lavapipe keeps what it has compiled, by the code that it was made of: beside the program, so that of several runs
+    only the first compiles. What sluice itself keeps goes elsewhere."""
+    return os.path.join(os.path.dirname(sluice), "tests", "lavapipe")
+
+
 class Tests(gpu_faults.Tests):
     backend, faulty_name = "vulkan", "faulty_vulkan"
     idle, took = "lost", "its memory is full"
@@ -56,7 +62,8 @@ class Tests(gpu_faults.Tests):
         path = os.environ.get("LD_LIBRARY_PATH", "")
         return dict(os.environ, LD_LIBRARY_PATH=self.faulty + (":" + path if path else ""), FAULTY_VULKAN=fault,
                     FAULTY_VULKAN_LOADER=self.loader, VK_DRIVER_FILES=":".join(self.icds),
-                    VK_ICD_FILENAMES=":".join(self.icds), XDG_CACHE_HOME=self.folder)
+                    VK_ICD_FILENAMES=":".join(self.icds), XDG_CACHE_HOME=self.folder,
+                    MESA_SHADER_CACHE_DIR=shader_cache(self.sluice))
 
     def tells(self, fault):
         return self.said[fault]
