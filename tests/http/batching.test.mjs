@@ -2,11 +2,11 @@
 // prompts, and a full queue says when to come again.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { missing, patience, Server } from './server.mjs';
+import { missing, patience, Server, threads } from './server.mjs';
 
 const { default: OpenAI } = await import('openai').catch(() => ({}));
 const it = (name, run, skip = missing) => test(name, { skip }, run);
-const server = missing ? null : await Server.start(['--ctx', '4096', '--parallel', '6', '--batch', '32']);
+const server = missing ? null : await Server.start([...threads, '--ctx', '4096', '--parallel', '6', '--batch', '32']);
 const COMP = '/v1/completions';
 const less = patience > 1 ? 4 : 1; // sanitizers: shorter answers and prompts
 const words = (n, of) => Array.from({ length: n }, (_, i) => `${of}${i % 7}`).join(' ');

@@ -1,7 +1,7 @@
 // The official openai client against the real binary: chat, stream, errors, cancel.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { missing, patience, Server, sleep } from './server.mjs';
+import { missing, patience, Server, sleep, threads } from './server.mjs';
 
 const { default: OpenAI } = await import('openai').catch(() => ({}));
 const skip = missing || (OpenAI ? false : 'the openai package is not installed: run npm ci in tests/http');
@@ -9,7 +9,7 @@ const user = (content) => [{ role: 'user', content }];
 
 // Flat tests, one after the other, so that every runner counts each of them.
 const it = (name, run) => test(name, { skip }, run);
-const server = skip ? null : await Server.start();
+const server = skip ? null : await Server.start(threads);
 const client = skip ? null : new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none', maxRetries: 0, timeout: 60000 * patience });
 
 it('lists and retrieves the model', async () => {

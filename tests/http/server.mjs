@@ -2,15 +2,18 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import net from 'node:net';
+import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 export const binary = process.env.SLUICE_BIN ?? `${root}build/${process.env.MODE ?? 'release'}/sluice`;
 export const model = process.env.SLUICE_TEST_MODEL ?? `${root}demo/demo.gguf`;
 export const missing = !existsSync(binary) ? `${binary} is not built` : !existsSync(model) ? `${model} is not there` : false;
+// Two programs run side by side: threads that wait for each other there gain nothing. TSan is there for threads.
+const alone = /tsan/.test(binary) ? [] : ['--threads', '1'];
+// As many as by default, for the tests that are to have them in release too.
+export const threads = /asan/.test(binary) ? [] : ['--threads', String(availableParallelism())];
 // A sanitizer's build may take this much longer.
-// One thread of ASan's: two programs run side by side, and threads that wait for each other there gain nothing.
-const slow = /asan/.test(binary) ? ['--threads', '1'] : [];
 export const patience = /tsan/.test(binary) ? 10 : /asan/.test(binary) ? 5 : 1;
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -22,7 +25,7 @@ export class Server {
   // usual: the options that most tests want.
   constructor(args = [], file = model, usual = ['--alias', 'test', '--ctx', '1024']) {
     this.log = '';
-    this.child = spawn(binary, ['serve', '-m', file, '--port', '0', ...usual, ...slow, ...args],
+    this.child = spawn(binary, ['serve', '-m', file, '--port', '0', ...usual, ...alone, ...args],
                        { stdio: ['ignore', 'ignore', 'pipe'] });
     process.on('exit', () => this.child.kill('SIGKILL')); // a test that throws leaves nothing behind,
     for (const s of ['SIGTERM', 'SIGINT']) process.once(s, () => process.exit(1)); // nor one that is stopped
