@@ -144,6 +144,7 @@ struct run {
     uint32_t park_every; /* refuse each multiple of this once, 0 = never */
     uint32_t hold_at;    /* refuse all tokens from this one on, until released; 0 = never */
     bool parked, refused;
+    bool ends_only; /* whoever waits does so for its end or its parking, and not for tokens */
     int n_finish;
     struct sl_gen_result result;
     /* called in push after a token was taken, on the scheduler thread */
@@ -171,7 +172,8 @@ static inline enum sl_status run_push(struct sl_token_sink *s, const struct sl_t
     r->parked = false;
     if (r->n < MAX_TOKENS)
         r->tokens[r->n++] = *t;
-    pthread_cond_broadcast(&r->changed);
+    if (!r->ends_only)
+        pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
     if (r->on_token)
         r->on_token(r);
@@ -232,6 +234,7 @@ static inline void submit(struct sl_engine *e, struct run *r) {
 /* Waits for the finish, resuming whenever the run parks by park_every. */
 static inline void wait_run(struct run *r) {
     pthread_mutex_lock(&r->lock);
+    r->ends_only = true;
     while (!r->n_finish) {
         if (r->parked && !r->hold_at) {
             r->parked = false;
@@ -242,6 +245,7 @@ static inline void wait_run(struct run *r) {
         }
         pthread_cond_wait(&r->changed, &r->lock);
     }
+    r->ends_only = false;
     pthread_mutex_unlock(&r->lock);
 }
 
