@@ -1,5 +1,6 @@
 /* The sampler against a plain reference that sorts everything, and against the distributions that
  * its settings promise. */
+#include "tests/support/slow_build.h"
 #include "tests/unit/engine/fixture.h"
 
 #include "common/fast_exp.h"
@@ -130,7 +131,7 @@ static uint32_t reference(const struct sl_sampling *s, const float *logits, uint
 
 /* ---- comparing by drawing ---- */
 
-#define N_DRAWS 40000u
+#define N_DRAWS BY_BUILD(40000u, 6000u, 6000u)
 
 /* Draws many times: nothing outside the reference's set, and chi-square within its 1e-6 tail. */
 static void check_distribution(const struct sl_sampling *s, const float *logits, uint32_t n_vocab,
