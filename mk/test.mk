@@ -17,7 +17,7 @@ $(RENDER): tests/templates/render.c $(B)/lib/libsl_model.a $(B)/lib/libsl_common
 
 .PHONY: test-programs test-parts test-templates test-side test
 test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(if $(filter release,$(MODE)),$(DET_BIN) $(SIMT_PROGRAMS),$(DET_QUICK)) $(FAULT_BIN) $(BYTES_BIN) $(RENDER) $(ROUTES_BIN) $(SIM_BIN)
-TEMPLATES_TEST = "/usr/bin/python3 tests/templates/run.py $(RENDER) $(TEMPLATES)"
+TEMPLATES_TEST = "/usr/bin/python3 tests/templates/run.py $(if $(filter asan,$(MODE)),--every 7) $(RENDER) $(TEMPLATES)"
 test-templates: $(RENDER)
 	$(TAP) $(TEMPLATES_TEST)
 # Programs of one thread, and the HTTP tests that fill the other CPU meanwhile; the longest first.
