@@ -272,6 +272,17 @@ static struct sl_message_arrays *arrays_of(struct sl_stage_remote *r,
                                            : &r->others;
 }
 
+/* Has a step that went well here what comes after it reads: the logits that were asked for, or the
+ * rows? What a step keeps is asked for later. */
+static bool is_complete(const struct sl_stage_remote *r, const struct sl_stage_call *c) {
+    const struct sl_ask_step *a = &c->ask.step;
+    const struct sl_answer_step *got = &c->answer.step;
+    if (!is_step(c) || c->answer.status != SL_OK || a->dead || got->n_failed == a->n_rows)
+        return true;
+    return r->hello.n_logit_rows ? got->n_logits == a->n_out || a->keep_all
+                                 : got->sent == SL_SENT_ROWS;
+}
+
 enum sl_status sl_stage_remote_received(struct sl_stage_remote *r, const uint8_t *bytes, size_t n,
                                         struct sl_err *err) {
     struct sl_message_head head;
@@ -298,6 +309,10 @@ enum sl_status sl_stage_remote_received(struct sl_stage_remote *r, const uint8_t
     if (first.ahead && c->answer.status == SL_OK)
         return sl_fail(err, SL_ERR_PROTOCOL,
                        "an answer of success to number %llu, a step whose rows have not been sent",
+                       (unsigned long long)first.number);
+    if (!is_complete(r, c))
+        return sl_fail(err, SL_ERR_PROTOCOL,
+                       "an answer of success to number %llu, a step, without what it came to",
                        (unsigned long long)first.number);
     c->answer.has_background = c->answer.heat_unsaved = false; /* the other end sees to it */
     if (strike(r, first.number))

@@ -292,6 +292,8 @@ static void test_success_without_rows(void **state) {
         assert_int_equal(e.n_answered, 0);
         theirs.ask.step.sent = SL_SENT_ROWS;
         sl_stage_answer_begin(&theirs.answer);
+        theirs.answer.step.sent = SL_SENT_ROWS;
+        theirs.with.out_rows = a.rows;
         if (fails)
             theirs.answer.status = sl_fail(&theirs.answer.err, SL_AGAIN, "canceled");
         assert_int_equal(
@@ -305,6 +307,58 @@ static void test_success_without_rows(void **state) {
         assert_int_equal(sl_stage_remote_received(r, message, n, &why), SL_OK);
         assert_int_equal(e.n_answered, 1);
         assert_int_equal(c.answer.status, fails ? SL_AGAIN : SL_OK);
+        sl_message_arrays_release(&a);
+        s->ops->close(s);
+    }
+}
+
+/* Success brings what comes next reads, logits or rows, unless nothing was to be computed: the
+ * scheduler takes them as they are. */
+static void test_success_without_results(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 10; i++) {
+        bool last = i % 2, brings = i / 2 == 0, dead = i / 2 == 1, lost = i / 2 == 2,
+             fails = i / 2 == 3;
+        const struct sl_stage_hello hello = {.device = "cpu", .n_logit_rows = last ? 2 : 0};
+        struct end e = {.carrier.send = drop, .owner.answered = was_answered};
+        struct sl_stage_remote *r = NULL;
+        struct sl_message_arrays a;
+        uint8_t message[4096];
+        struct sl_err why;
+        size_t n = 0;
+        assert_int_equal(sl_stage_remote_create(&limits, &hello, &e.carrier, &r, &why), SL_OK);
+        assert_int_equal(sl_message_arrays_init(&a, &limits), SL_OK);
+        struct sl_stage *s = sl_stage_remote_stage(r);
+        struct sl_stage_call c = step_ahead(&a);
+        c.ask.step.sent = SL_SENT_ROWS;
+        c.ask.step.dead = dead;
+        c.ask.step.only_largest = true;
+        c.owner = &e.owner;
+        s->ops->send(s, &c);
+        struct sl_stage_call theirs = c;
+        uint8_t failed[4] = {lost};
+        sl_stage_answer_begin(&theirs.answer);
+        theirs.with.failed = failed;
+        theirs.answer.step.n_failed = lost;
+        if (fails)
+            theirs.answer.status = sl_fail(&theirs.answer.err, SL_ERR_IO, "it cannot be read");
+        if (brings && last) {
+            theirs.answer.step.n_logits = 1;
+            theirs.answer.step.has_max = theirs.answer.step.has_at = true;
+            theirs.with.out_logits.blocks.max = a.max;
+            theirs.with.out_logits.blocks.at = a.at;
+        } else if (brings) {
+            theirs.answer.step.sent = SL_SENT_ROWS;
+            theirs.with.out_rows = a.rows;
+        }
+        assert_int_equal(
+            sl_message_put_answer(&theirs, 1, &limits, message, sizeof message, &n, &why), SL_OK);
+        bool lies = i / 2 == 4;
+        assert_int_equal(sl_stage_remote_received(r, message, n, &why),
+                         lies ? SL_ERR_PROTOCOL : SL_OK);
+        assert_int_equal(e.n_answered, !lies);
+        if (lies)
+            sl_stage_remote_lost(r, SL_ERR_PEER_LOST, &why);
         sl_message_arrays_release(&a);
         s->ops->close(s);
     }
@@ -367,6 +421,7 @@ int main(void) {
         cmocka_unit_test(test_a_cancellation_while_a_request_is_sent),
         cmocka_unit_test(test_an_end_that_breaks_down),
         cmocka_unit_test(test_success_without_rows),
+        cmocka_unit_test(test_success_without_results),
         cmocka_unit_test(test_a_message_that_is_not_sent),
         cmocka_unit_test(test_rows_without_a_step),
     };
