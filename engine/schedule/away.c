@@ -28,9 +28,9 @@ bool sl_engine_is_away(struct sl_engine *e, enum sl_status status, const struct 
     if (!e->away) {
         e->away_since_ns = sl_now_ns();
         e->away_left = false;
+        set_away(e, true, why);
         sl_warn("%s; requests wait for it, for %.0f s at most", why->text,
                 (double)remote->wait_ns * 1e-9);
-        set_away(e, true, why);
     }
     return true;
 }

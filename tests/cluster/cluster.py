@@ -656,6 +656,7 @@ def losses(t):
     server = Server(t, first, second, options=["--worker-wait", "60"])
     for how, sig, n in (("killed", signal.SIGKILL, 4), ("asked to end", signal.SIGTERM, 4), ("asked to end while one waits", signal.SIGTERM, 1),
                         ("stopped", signal.SIGSTOP, 4)):
+        told = server.text().count("requests wait for it")
         clients, together = server.begin(n, 200)
         second.p.send_signal(sig)
         until = time.monotonic() + LONG
@@ -663,6 +664,9 @@ def losses(t):
             time.sleep(0.02)
         code, health = server.health()
         if sig == signal.SIGSTOP:  # it is away until we say so
+            # A request that comes before the scheduler has heard of the loss waits with the others, and we with it.
+            while server.text().count("requests wait for it") == told and time.monotonic() < until:
+                time.sleep(0.02)
             away = server.turned_away()
             t.check("a new request is told to come again", away[0] == 503 and int(away[1] or 0) > 0, away)
             second.p.send_signal(signal.SIGCONT)
