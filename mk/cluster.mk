@@ -9,7 +9,7 @@ CLUSTER_DEVICE := "tests/cluster/device.py $(B)/sluice $(dir $(FAULTY_CUDA)) $(F
 ## make cluster             coordinators and workers: the same bits as one process, refusals, failures, lost GPUs, hostile peers
 ##                          (MODE=tsan: without GPUs, and cluster-faults too; not in make test)
 cluster: $(B)/sluice $(FAULTY_CUDA) $(FAKE_CUDA)
-	$(TAP) $(if $(filter tsan,$(MODE)),--timeout 14400) $(CLUSTER_TEST) $(if $(filter tsan,$(MODE)),,$(CLUSTER_DEVICE))
+	$(if $(filter tsan,$(MODE)),$(TAP) --timeout 14400,$(TAP_SIDE)) $(CLUSTER_TEST) $(if $(filter tsan,$(MODE)),,$(CLUSTER_DEVICE))
 
 .PHONY: cluster-engines
 ## make cluster-engines     workers as Slurm and Kubernetes start them: a real Slurm, and pods' commands in namespaces

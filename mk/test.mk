@@ -16,7 +16,9 @@ $(RENDER): tests/templates/render.c $(B)/lib/libsl_model.a $(B)/lib/libsl_common
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) -o $@ $^ $(LDLIBS)
 
 .PHONY: test-programs test-parts test-templates test-side test
-test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(if $(filter release,$(MODE)),$(DET_BIN) $(SIMT_PROGRAMS),$(DET_QUICK)) $(FAULT_BIN) $(BYTES_BIN) $(RENDER) $(ROUTES_BIN) $(SIM_BIN)
+# All that the parts need: a part that waits for a compiler lets others go first, and the longest would end the run alone.
+test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(if $(filter release,$(MODE)),$(DET_BIN) $(SIMT_PROGRAMS) $(HANGING_DISK),$(DET_QUICK) $(REPLAY_BIN)) \
+  $(FAULT_BIN) $(BYTES_BIN) $(RENDER) $(ROUTES_BIN) $(SIM_BIN) $(FAULTY_CUDA) $(FAKE_CUDA) $(FAULTY_VULKAN)
 TEMPLATES_TEST = "/usr/bin/python3 tests/templates/run.py $(if $(filter asan,$(MODE)),--every 7) $(RENDER) $(TEMPLATES)"
 test-templates: $(RENDER)
 	$(TAP) $(TEMPLATES_TEST)
@@ -41,9 +43,10 @@ NO_THREADS := $(addprefix test_,answer_forms answer_grammar answer_parts device_
   expert_probe fields formats frame hosts layer_run math memory memory_budget memory_fit micro_batch pass_through prediction_score \
   prefetch_trial prefix_tree prompt_shares prompt_slices read_depth read_pace read_plan reader sampler sampler_blocks sampler_select session_states setup \
   slab slot_reads splitter stage_message step stop synth wire)
-# ... and those whose threads meet as in others: test_device_pipeline has the same with other layers, and test_device_drafts and
-# test_device_guess run whole answers again and again through the scheduler and stages that test_scheduler and test_device_pipeline bring together.
-THREADS_ALIKE := test_device_delta test_device_drafts test_device_guess
+# ... and those whose threads meet as in others: test_device_pipeline has the same with other layers, and test_device_drafts,
+# test_device_embeddings and test_device_guess run whole answers again and again through the scheduler and stages that test_scheduler
+# and test_device_pipeline bring together.
+THREADS_ALIKE := test_device_delta test_device_drafts test_device_embeddings test_device_guess
 TSAN_UNIT := $(filter-out $(foreach t,$(NO_THREADS) $(THREADS_ALIKE),$(B)/tests/unit/%/$(t)),$(filter $(foreach l,\
   engine server backends streaming net cluster,$(B)/tests/unit/$(l)/%),$(UNIT_BIN)))
 .PHONY: tsan-programs test-tsan
