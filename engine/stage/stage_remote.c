@@ -272,8 +272,8 @@ static struct sl_message_arrays *arrays_of(struct sl_stage_remote *r,
                                            : &r->others;
 }
 
-/* Has a step that went well here what comes after it reads: the logits that were asked for, or the
- * rows? What a step keeps is asked for later. */
+/* Does a successful step bring what is read next: the logits that were asked for, or the rows?
+ * Logits that the stage keeps are asked for later. */
 static bool is_complete(const struct sl_stage_remote *r, const struct sl_stage_call *c) {
     const struct sl_ask_step *a = &c->ask.step;
     const struct sl_answer_step *got = &c->answer.step;
@@ -312,7 +312,7 @@ enum sl_status sl_stage_remote_received(struct sl_stage_remote *r, const uint8_t
                        (unsigned long long)first.number);
     if (!is_complete(r, c))
         return sl_fail(err, SL_ERR_PROTOCOL,
-                       "an answer of success to number %llu, a step, without what it came to",
+                       "an answer of success to number %llu, a step, without its logits or rows",
                        (unsigned long long)first.number);
     c->answer.has_background = c->answer.heat_unsaved = false; /* the other end sees to it */
     if (strike(r, first.number))

@@ -4,10 +4,10 @@
  * A slice has hp.n_layer layers from hp.first_layer of the whole model on, and of the global
  * tensors those that these layers' device needs: the embedding with the first layer, the last norm
  * and the output matrix with the last (a tied output is then the embedding, without being the
- * slice's embedding), the RoPE divisors everywhere. Where
- * layers have embeddings of their own, a slice with layers has what these are made of, the tokens'
- * embeddings among it (SL_G_LAYER_TOKENS), and uses its layers' part of two of those tensors
- * (engine/tables/table_layout.h). Everything that takes a model takes a slice. */
+ * slice's embedding), the RoPE divisors everywhere. Where layers have embeddings of their own, a
+ * slice with layers has the tensors these are made of, the tokens' embeddings among them
+ * (SL_G_LAYER_TOKENS), and uses its layers' part of two of them (engine/tables/table_layout.h).
+ * Everything that takes a model takes a slice. */
 #ifndef SL_MODEL_MODEL_SLICE_H
 #define SL_MODEL_MODEL_SLICE_H
 

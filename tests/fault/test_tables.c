@@ -42,15 +42,20 @@ static int teardown(void **state) {
     return 0;
 }
 
+static struct sl_engine_config tables_config(const struct sl_reader_source *disk,
+                                             uint64_t cache_bytes) {
+    return (struct sl_engine_config){.n_threads = 1,
+                                     .ctx_tokens = N_CTX,
+                                     .parallel = N_RUNS,
+                                     .batch_tokens = 32,
+                                     .ram_bytes = AMPLE_BYTES,
+                                     .tables = SL_TABLES_STREAMED,
+                                     .table_cache_bytes = cache_bytes,
+                                     .reader_source = disk};
+}
+
 static struct sl_engine *tables_on(struct disk *d, uint64_t cache_bytes) {
-    struct sl_engine_config c = {.n_threads = 1,
-                                 .ctx_tokens = N_CTX,
-                                 .parallel = N_RUNS,
-                                 .batch_tokens = 32,
-                                 .ram_bytes = AMPLE_BYTES,
-                                 .tables = SL_TABLES_STREAMED,
-                                 .table_cache_bytes = cache_bytes,
-                                 .reader_source = &d->base};
+    struct sl_engine_config c = tables_config(&d->base, cache_bytes);
     return new_engine(&model, &c);
 }
 
@@ -199,16 +204,9 @@ static void so_it_does_at_a_later_stage(void **state) {
         for (uint32_t i = 0; i < 2; i++)
             d.each[i].faults[d.each[i].n_faults++] =
                 (struct sl_fake_fault){.first_byte = at, .last_byte = at, .error = EIO};
-        struct sl_engine_config c = {.n_threads = 1,
-                                     .ctx_tokens = N_CTX,
-                                     .parallel = N_RUNS,
-                                     .batch_tokens = 32,
-                                     .ram_bytes = AMPLE_BYTES,
-                                     .tables = SL_TABLES_STREAMED,
-                                     .table_cache_bytes = 100000,
-                                     .device_source = &cpus,
-                                     .split = "2,2",
-                                     .reader_source = &d.base};
+        struct sl_engine_config c = tables_config(&d.base, 100000);
+        c.device_source = &cpus;
+        c.split = "2,2";
         struct sl_engine *e = new_engine(&model, &c);
         assert_int_equal(d.n, 2);
         uint64_t before = (uint64_t)sl_metric(table_rows_failed_total);
