@@ -679,10 +679,10 @@ void sl_worker_look(struct sl_worker *w, struct sl_worker_look *out) {
     *out = (struct sl_worker_look){.state = SL_WORKER_STARTING};
     pthread_mutex_lock(&w->lock);
     bool linked = w->link && !w->parting;
-    if (w->listens)
-        out->state = !linked     ? SL_WORKER_WAITING
-                     : w->serves ? SL_WORKER_SERVING
-                                 : SL_WORKER_LOADING;
+    if (w->listens) /* one that parts keeps others out until its link is closed */
+        out->state = !w->link                  ? SL_WORKER_WAITING
+                     : w->serves || w->parting ? SL_WORKER_SERVING
+                                               : SL_WORKER_LOADING;
     out->n_coordinators = w->n_coordinators;
     out->done_bytes = w->loading.done_bytes;
     out->total_bytes = w->loading.total_bytes;

@@ -53,7 +53,7 @@ enum sl_worker_state {
     SL_WORKER_STARTING, /* it does not listen yet */
     SL_WORKER_WAITING,  /* for a coordinator */
     SL_WORKER_LOADING,  /* a coordinator is connected; its layers are not all there */
-    SL_WORKER_SERVING,  /* the coordinator can use its layers */
+    SL_WORKER_SERVING,  /* the coordinator can use its layers, or is parting */
     SL_WORKER_STATES
 };
 /* "waiting" */
