@@ -64,8 +64,9 @@ isa_flags = $(foreach i,avx2 avx512 vnni,$(if $(findstring _$(i).c,$<),$(ISA_$(i
 
 SRC := $(foreach l,$(LAYERS),$(wildcard $(l)/*.c $(l)/*/*.c $(l)/*/*/*.c))
 include mk/vulkan.mk
+include mk/level_zero.mk
 PRODUCT_SRC := $(wildcard backends/cpu/matmul/*.c)
-OBJ := $(patsubst %.c,$(B)/%.o,$(filter-out $(PRODUCT_SRC),$(SRC))) $(PRODUCT_SRC:%.c=$(PRODUCT_B)/%.o) $(VULKAN_OBJ)
+OBJ := $(patsubst %.c,$(B)/%.o,$(filter-out $(PRODUCT_SRC),$(SRC))) $(PRODUCT_SRC:%.c=$(PRODUCT_B)/%.o) $(VULKAN_OBJ) $(LZ_OBJ)
 include mk/cuda.mk
 include mk/hip.mk
 include mk/web.mk

@@ -18,7 +18,7 @@ LAYER_cli      := common model backends streaming net pull engine cluster server
 # room stands behind those that it uses, so there is no circle; what stands in the folder itself
 # comes last and may use all of them. In backends/ it comes first: the table that each backend fills,
 # and what they share.
-ROOMS := backends backends/kernels backends/cpu/matmul backends/cpu backends/null backends/gpu backends/cuda backends/hip backends/vulkan backends/registry \
+ROOMS := backends backends/kernels backends/cpu/matmul backends/cpu backends/null backends/gpu backends/cuda backends/hip backends/vulkan backends/level_zero backends/registry \
   model/gguf model/arch model/tokenizer model/jinja model/grammar model/chat model/synth \
   engine/types engine/trace engine/sample engine/session engine/heat engine/lane engine/predict \
   engine/reads engine/tables engine/experts engine/forward engine/observe engine/stage engine/prefix \
@@ -35,6 +35,7 @@ ROOM_backends/gpu      := backends backends/kernels
 ROOM_backends/cuda     := backends backends/gpu backends/kernels
 ROOM_backends/hip      := backends backends/gpu backends/kernels
 ROOM_backends/vulkan   := backends
+ROOM_backends/level_zero := backends
 ROOM_backends/registry := backends $(filter-out backends/registry,$(filter backends/%,$(ROOMS)))
 ROOM_model/gguf      :=
 ROOM_model/arch      := model/gguf

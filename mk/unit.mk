@@ -9,7 +9,7 @@ TEST_LDFLAGS_release := -Wl,-S
 GOLD := $(shell command -v ld.gold 2>/dev/null)
 TEST_LDFLAGS := $(if $(GOLD),-fuse-ld=gold) $(TEST_LDFLAGS_$(MODE))
 
-UNIT_SRC := $(filter-out $(if $(VULKAN_LACKS),tests/unit/backends/test_vulkan_%),$(wildcard tests/unit/*/test_*.c))
+UNIT_SRC := $(filter-out $(if $(VULKAN_LACKS),tests/unit/backends/test_vulkan_%) $(if $(LZ_LACKS),tests/unit/backends/test_level_zero.c),$(wildcard tests/unit/*/test_*.c))
 UNIT_BIN := $(UNIT_SRC:%.c=$(B)/%)
 
 closure = $(sort $(1) $(LAYER_$(1)) $(foreach l,$(LAYER_$(1)),$(LAYER_$(l))))
@@ -27,6 +27,7 @@ $(B)/$(1:%.c=%): $(1) $(call card,$(1)) $(foreach l,$(call closure,$(call unit_l
 endef
 $(foreach t,$(UNIT_SRC),$(eval $(call unit_rule,$(t))))
 $(filter $(B)/tests/unit/backends/test_cuda_%,$(UNIT_BIN)): | $(FAKE_CUDA)
+$(B)/tests/unit/backends/test_level_zero: | $(ZE_DRIVER)
 $(B)/tests/unit/backends/test_hip: | $(FAKE_HIP) $(FAKE_CUDA)
 
 .PHONY: unit
@@ -45,7 +46,7 @@ check-layers: $(OBJ)
 	  --folders $(foreach l,$(LAYERS),"$(l):$(LAYER_$(l))")
 	@scripts/check_names.py
 
-HEADERS := $(filter-out $(VULKAN_PRIVATE_HEADERS),$(foreach l,$(LAYERS),$(wildcard $(l)/*.h $(l)/*/*.h $(l)/*/*/*.h)))
+HEADERS := $(filter-out $(VULKAN_PRIVATE_HEADERS) $(LZ_PRIVATE_HEADERS),$(foreach l,$(LAYERS),$(wildcard $(l)/*.h $(l)/*/*.h $(l)/*/*/*.h)))
 check-headers:
 	@for h in $(HEADERS); do \
 	  echo "#include \"$$h\"" | $(CC) $(CFLAGS_common) -MF /dev/null -Werror -fsyntax-only -x c - || { echo "$$h does not compile alone"; exit 1; }; \

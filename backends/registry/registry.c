@@ -8,6 +8,7 @@
 #define BACKENDS(X)                                                                                \
     X(cuda)                                                                                        \
     X(hip)                                                                                         \
+    X(level_zero)                                                                                  \
     X(vulkan)                                                                                      \
     X(cpu)                                                                                         \
     X(null)
@@ -49,7 +50,7 @@ static const struct sl_backend *backend_named(const char *name, size_t len) {
 /* ---- lists ---- */
 
 static enum sl_status refuse_text(const char *text, struct sl_err *err) {
-    char names[160] = "", here[160];
+    char names[224] = "", here[160];
     for (uint32_t i = 0; i < N_BACKENDS; i++) {
         const char *name = backends[i]->name;
         size_t n = strlen(names);

@@ -1,0 +1,134 @@
+/* The kernels and the struct that each has as its one argument, for the host and for OpenCL C
+ * alike. Addresses are the device's; 0 stands for NULL. kernels/NAME.cl has the kernel NAME; of one
+ * that is typed there is a module for each tensor type of its list in mk/level_zero.mk. */
+#ifndef SL_BACKENDS_LEVEL_ZERO_KERNELS_H
+#define SL_BACKENDS_LEVEL_ZERO_KERNELS_H
+
+#ifdef __OPENCL_C_VERSION__
+typedef ulong sl_lz_addr;
+typedef ulong sl_lz_u64;
+typedef uint sl_lz_u32;
+#else
+#include <stdint.h>
+typedef uint64_t sl_lz_addr;
+typedef uint64_t sl_lz_u64;
+typedef uint32_t sl_lz_u32;
+#endif
+
+/* Name, work-items of a group, whether it is typed. */
+#define SL_LZ_KERNELS(X)                                                                           \
+    X(embed, 64, 1)                                                                                \
+    X(rms_norm, 64, 0)                                                                             \
+    X(quantize, 64, 0)                                                                             \
+    X(matmul_float, 64, 1)                                                                         \
+    X(matmul_quant, 64, 1)                                                                         \
+    X(rope_table, 64, 0)                                                                           \
+    X(rope, 64, 0)                                                                                 \
+    X(kv_write, 64, 0)                                                                             \
+    X(attention, 64, 0)                                                                            \
+    X(router, 64, 0)                                                                               \
+    X(moe_float, 64, 1)                                                                            \
+    X(moe_quant, 64, 1)                                                                            \
+    X(moe_combine, 64, 0)                                                                          \
+    X(glu, 64, 0)                                                                                  \
+    X(add_gated, 64, 0)                                                                            \
+    X(gather_rows, 64, 0)                                                                          \
+    X(block_max, 64, 0)
+
+/* What a device must have for them: bytes of arguments, of shared memory, work-items of a group. */
+#define SL_LZ_ARGS_BYTES   256u
+#define SL_LZ_SHARED_BYTES 32768u
+#define SL_LZ_MAX_THREADS  64u
+
+/* Work-items of a group of a kernel that goes element by element. */
+#define SL_LZ_ELEMS 64u
+/* Rows of weights of a group, and rows of input that it takes with them. */
+#define SL_LZ_PRODUCT_ROWS 4u
+#define SL_LZ_PRODUCT_TOK  8u
+/* Bytes of 256 elements of quantised input: q int8 [256], d f32 [8], sum int16 [16]
+ * (backends/cpu/matmul/quantize.h says what they are; for types of 256 elements d[0] is the scale
+ * and there are 16 sums of 16, for types of 32 there are 8 of each). */
+#define SL_LZ_QX_BYTES 320u
+/* Elements of a head at most (kernels/attention.cl), experts of a router, and experts of a row. */
+#define SL_LZ_MAX_HEAD_DIM 256u
+#define SL_LZ_MAX_EXPERTS  1024u
+#define SL_LZ_MAX_USED     64u
+
+struct sl_lz_embed {
+    sl_lz_addr w, ids, y;
+    sl_lz_u64 row_bytes;
+    sl_lz_u32 n_in, n_tok;
+    float scale;
+};
+struct sl_lz_rms_norm {
+    sl_lz_addr x, w, y;
+    sl_lz_u32 n_rows, n, stride_x, stride_y;
+    float eps;
+};
+struct sl_lz_quantize {
+    sl_lz_addr x, y;
+    sl_lz_u32 n_rows, n, block32, stride;
+};
+struct sl_lz_matmul { /* x: f32 or quantised rows */
+    sl_lz_addr w, x, bias, y;
+    sl_lz_u64 row_bytes;
+    sl_lz_u32 n_in, n_out, n_tok, add;
+};
+struct sl_lz_rope_table {
+    sl_lz_addr pos, inv_freq, table;
+    sl_lz_u32 n_tok, n_freq;
+    float mscale;
+};
+struct sl_lz_rope {
+    sl_lz_addr x, table;
+    sl_lz_u32 n_tok, n_heads, head_dim, stride, n_freq, neox;
+};
+struct sl_lz_kv_write { /* K or V */
+    sl_lz_addr x, pages, slot;
+    sl_lz_u64 page_bytes;
+    sl_lz_u32 n_tok, n_heads, head_dim, stride, q8;
+};
+struct sl_lz_attention {
+    sl_lz_addr k, v, q, sinks, y, page_table, row_seq, row_len;
+    sl_lz_u64 k_page_bytes, v_page_bytes;
+    sl_lz_u32 n_tok, n_heads, n_kv_heads, dim_k, dim_v, stride_q, max_pages, window, chunk, q8;
+    float scale, softcap;
+};
+struct sl_lz_router {
+    sl_lz_addr logits, bias, ids, weights, expert_scale;
+    sl_lz_u32 n_tok, n_expert, k, sigmoid, softmax_topk, normalize;
+    float scale;
+    sl_lz_u32 n_group, n_group_used;
+};
+/* One of an expert's matrices (which: 0 gate, 1 up, 2 down) for each listed pair; bias [n_expert,
+ * n_out]. x: rows of tokens, or with by_pair of the listed pairs; y: rows of the listed pairs, or
+ * with to_pair of pairs. */
+struct sl_lz_moe {
+    sl_lz_addr x, ids, pairs, refs, bias, y;
+    sl_lz_u64 row_bytes;
+    sl_lz_u32 n_in, n_out, n_pairs, k, which, by_pair, to_pair;
+};
+struct sl_lz_moe_combine {
+    sl_lz_addr pair_y, weights, y;
+    sl_lz_u32 n_tok, k, n, set;
+};
+struct sl_lz_glu {
+    sl_lz_addr gate, up, y;
+    sl_lz_u64 n;
+    sl_lz_u32 activation; /* enum sl_activation */
+    float limit;
+};
+struct sl_lz_add_gated {
+    sl_lz_addr x, gate, y;
+    sl_lz_u32 n_tok, n;
+};
+struct sl_lz_gather_rows {
+    sl_lz_addr x, rows, y;
+    sl_lz_u32 n_out, n;
+};
+struct sl_lz_block_max {
+    sl_lz_addr x, most, at, sum, inv_t;
+    sl_lz_u32 n_tok, n, n_blocks;
+};
+
+#endif

@@ -1,0 +1,6 @@
+#include "moe.clh"
+
+GROUP(64) kernel void moe_float(const struct sl_lz_moe a) {
+    local struct parts p;
+    moe(a, &p);
+}

@@ -1,0 +1,60 @@
+/* The ops that have kernels. */
+#ifndef SL_BACKENDS_LEVEL_ZERO_OPS_H
+#define SL_BACKENDS_LEVEL_ZERO_OPS_H
+
+#include "backends/level_zero/level_zero_internal.h"
+
+/* Of caps what follows from the kernels. */
+void sl_lz_ops_caps(struct sl_device_caps *caps);
+uint64_t sl_lz_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *limits);
+bool sl_lz_supports(const struct sl_device *d, const struct sl_op_need *need);
+
+static inline bool sl_lz_is_float(enum sl_dtype t) {
+    return sl_dtype_info((uint32_t)t)->block_elems == 1;
+}
+static inline bool sl_lz_is_block32(enum sl_dtype t) {
+    return sl_dtype_info((uint32_t)t)->block_elems == 32;
+}
+/* Bytes of rows of n quantised elements. */
+static inline uint64_t sl_lz_qx_bytes(uint64_t rows, uint32_t n) {
+    return rows * sl_lz_div_up(n, 256) * SL_LZ_QX_BYTES;
+}
+static inline uint64_t sl_lz_round_256(uint64_t bytes) {
+    return (bytes + 255) & ~(uint64_t)255;
+}
+/* Groups of a kernel that goes element by element. */
+static inline uint64_t sl_lz_elems(uint64_t n) {
+    return sl_lz_div_up(n, SL_LZ_ELEMS);
+}
+
+/* Quantises n_rows rows of n elements at x, stride elements apart, for products with type t. */
+enum sl_status sl_lz_quantize(struct sl_level_zero *z, enum sl_dtype t, uint64_t x, uint32_t n_rows,
+                              uint32_t n, uint32_t stride, uint64_t y) SL_MUST_CHECK;
+/* y = act(gate) * up, element by element; enum sl_activation. */
+enum sl_status sl_lz_glu(struct sl_level_zero *z, uint64_t gate, uint64_t up, uint64_t y,
+                         uint64_t n, uint32_t activation, float limit) SL_MUST_CHECK;
+
+#define SL_LZ_OPS(X)                                                                               \
+    X(embed)                                                                                       \
+    X(rms_norm)                                                                                    \
+    X(matmul)                                                                                      \
+    X(rope_table)                                                                                  \
+    X(rope)                                                                                        \
+    X(kv_write)                                                                                    \
+    X(attention)                                                                                   \
+    X(router)                                                                                      \
+    X(moe)                                                                                         \
+    X(moe_combine)                                                                                 \
+    X(silu_mul)                                                                                    \
+    X(gelu_mul)                                                                                    \
+    X(limited_glu)                                                                                 \
+    X(add_gated)                                                                                   \
+    X(gather_rows)                                                                                 \
+    X(block_max)
+
+#define DECLARE(name)                                                                              \
+    enum sl_status sl_lz_op_##name(struct sl_device *d, const struct sl_op_##name *a);
+SL_LZ_OPS(DECLARE)
+#undef DECLARE
+
+#endif

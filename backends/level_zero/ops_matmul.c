@@ -1,0 +1,61 @@
+/* Products with weights. Rows of input are quantised first where the weights are. */
+#include "backends/level_zero/ops.h"
+
+#define QUANTIZE_BLOCKS 4u /* of 256 elements, that a group takes: kernels/quantize.cl */
+
+/* Scratch of matmul: the input, quantised for types of 256 elements and of 32. Of moe: the same,
+ * and for each pair gate, up and the activation's output, quantised. */
+uint64_t sl_lz_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *l) {
+    (void)d;
+    uint64_t matmul = 2 * sl_lz_round_256(sl_lz_qx_bytes(l->max_tok, l->max_n_in));
+    uint64_t moe = 2 * sl_lz_round_256(sl_lz_qx_bytes(l->max_tok, l->max_n_embd)) +
+                   2 * sl_lz_round_256((uint64_t)l->max_pairs * l->max_n_ff * sizeof(float)) +
+                   sl_lz_round_256(sl_lz_qx_bytes(l->max_pairs, l->max_n_ff));
+    return matmul > moe ? matmul : moe;
+}
+
+enum sl_status sl_lz_quantize(struct sl_level_zero *z, enum sl_dtype t, uint64_t x, uint32_t n_rows,
+                              uint32_t n, uint32_t stride, uint64_t y) {
+    const struct sl_lz_quantize k = {x, y, n_rows, n, sl_lz_is_block32(t), stride};
+    uint64_t blocks = (uint64_t)n_rows * sl_lz_div_up(n, 256);
+    return SL_LZ_LAUNCH(z, quantize, 0, sl_lz_div_up(blocks, QUANTIZE_BLOCKS), k);
+}
+
+static enum sl_status product(struct sl_level_zero *z, const struct sl_op_matmul *a,
+                              const struct sl_matmul_out *o, uint64_t x) {
+    const struct sl_lz_matmul k = {.w = sl_lz_addr_of(o->w.data),
+                                   .x = x,
+                                   .bias = sl_lz_addr_of(o->bias),
+                                   .y = sl_lz_addr_of(o->y),
+                                   .row_bytes = sl_dtype_row_bytes(o->w.dtype, o->w.n_in),
+                                   .n_in = o->w.n_in,
+                                   .n_out = o->w.n_out,
+                                   .n_tok = a->n_tok,
+                                   .add = o->add};
+    enum sl_lz_kernel kernel = sl_lz_is_float(o->w.dtype) ? SL_LZ_matmul_float : SL_LZ_matmul_quant;
+    uint64_t n =
+        sl_lz_div_up(o->w.n_out, SL_LZ_PRODUCT_ROWS) * sl_lz_div_up(a->n_tok, SL_LZ_PRODUCT_TOK);
+    return n ? sl_lz_launch(z, kernel, (uint32_t)o->w.dtype, n, &k, sizeof k) : SL_OK;
+}
+
+enum sl_status sl_lz_op_matmul(struct sl_device *d, const struct sl_op_matmul *a) {
+    struct sl_level_zero *z = (struct sl_level_zero *)d;
+    uint32_t n_in = a->n_w ? a->out[0].w.n_in : 0;
+    uint64_t half = sl_lz_round_256(sl_lz_qx_bytes(a->n_tok, n_in));
+    bool made[2] = {false, false};
+    if (!a->n_tok)
+        return SL_OK;
+    for (uint32_t m = 0; m < a->n_w; m++) {
+        const struct sl_matmul_out *o = &a->out[m];
+        uint64_t x = sl_lz_addr_of(a->x);
+        if (!sl_lz_is_float(o->w.dtype)) {
+            bool b32 = sl_lz_is_block32(o->w.dtype);
+            x = sl_lz_addr_of(z->scratch) + (b32 ? half : 0);
+            if (!made[b32])
+                SL_TRY(sl_lz_quantize(z, o->w.dtype, sl_lz_addr_of(a->x), a->n_tok, n_in, n_in, x));
+            made[b32] = true;
+        }
+        SL_TRY(product(z, a, o, x));
+    }
+    return SL_OK;
+}
