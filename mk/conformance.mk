@@ -27,18 +27,34 @@ VULKAN_LAYERS := $(if $(filter release,$(MODE)),"tests/conformance/vulkan_layers
   $(patsubst %,$(B)/tests/conformance/test_%,elementwise kv norm rope recurrent rows scale router matmul) \
   '$(B)/tests/conformance/test_attention --test windows --test caps'")
 
-.PHONY: conformance
+# The Level Zero backend over the tests' driver: a part of its conformance, whole runs, and what fails. All of it: BACKEND=pocl.
+LZ_POCL := $(if $(filter release,$(MODE)),"tests/conformance/level_zero_pocl.py $(B)/sluice $(B)/tests/support/ze_driver.so \
+  $(patsubst %,$(B)/tests/conformance/test_%,elementwise kv norm rope) '$(B)/tests/conformance/test_router --test shapes --test groups' \
+  '$(B)/tests/conformance/test_matmul --test few' '$(B)/tests/conformance/test_moe --test address' \
+  '$(B)/tests/conformance/test_attention --test values'")
+LZ_POCL_ENV = env $$(tests/conformance/level_zero_pocl.py --env $(B)/tests/support/ze_driver.so)
+
+.PHONY: conformance pocl-conformance pocl-models
 ## make conformance         every op on every device against its plain-C definition (BACKEND=cuda: on that one; simt32: on a
-##                          GPU that is emulated, simt64: with waves of 64, as HIP has the kernels)
+##                          GPU that is emulated, simt64: with waves of 64, as HIP has the kernels; pocl: level_zero's kernels
+##                          on the CPU)
 ifeq ($(BACKEND),simt32)
 conformance: simt-conformance
 else ifeq ($(BACKEND),simt64)
 conformance: simt64-conformance
+else ifeq ($(BACKEND),pocl)
+conformance: pocl-conformance
 else
-conformance: $(CONF_BIN) $(CUDA_FATBIN) $(if $(VULKAN_LAYERS),$(B)/sluice $(FAULTY_VULKAN))
+conformance: $(CONF_BIN) $(CUDA_FATBIN) $(if $(VULKAN_LAYERS),$(B)/sluice $(FAULTY_VULKAN) $(ZE_DRIVER))
 	$(if $(BACKEND),$(TAP),$(TAP_SIDE)) $(foreach t,$(CONF_BIN),"$(t)$(if $(BACKEND), --backend $(BACKEND))") \
 	  "tests/conformance/fatbin_archs.py '$(strip $(CUDA_ARCHS))' $(CUDA_FATBIN)" \
-	  $(if $(BACKEND),,$(VULKAN_LAYERS))
+	  $(if $(BACKEND),,$(VULKAN_LAYERS) $(LZ_POCL))
 endif
+pocl-conformance: $(CONF_BIN) $(ZE_DRIVER)
+	$(TAP_SIDE) --timeout 3600 $(foreach t,$(CONF_BIN),"$(LZ_POCL_ENV) $(t) --backend level_zero")
+
+## make pocl-models         whole small models through the Level Zero backend and its kernels, run on the CPU (ONLY="qwen3moe f32")
+pocl-models: $(B)/sluice $(ZE_DRIVER)
+	$(TAP) --timeout 7200 "$(LZ_POCL_ENV) tests/gpu/models.py $(B)/sluice --device level_zero:0 --positions $(or $(POSITIONS),24) --jobs 2 $(if $(ONLY),--only '$(ONLY)')"
 
 -include $(CONF_BIN:=.d) $(B)/tests/conformance/conformance.d $(CONF_PRODUCTS:.o=.d)

@@ -89,6 +89,15 @@ $(B)/backends/level_zero/modules.o: $(LZ_LIST) $(LZ_SPV)
 	$(if $(LZ_LACKS),@echo "  $(LZ_LACKS): built without Level Zero")
 LZ_OBJ := $(B)/backends/level_zero/modules.o
 
+# A driver for tests, over PoCL: tests/support/ze_driver/ze_test.h. Without OpenCL's headers there is none.
+OPENCL_HEADERS := $(shell printf '\#define CL_TARGET_OPENCL_VERSION 120\n\#include <CL/cl.h>\nyes_cl\n' | $(CC) -E -P - 2>/dev/null | grep yes_cl)
+ZE_DRIVER := $(if $(LZ_LACKS),,$(if $(OPENCL_HEADERS),$(B)/tests/support/ze_driver.so))
+ZE_DRIVER_SRC := $(wildcard tests/support/ze_driver/*.c)
+$(B)/tests/support/ze_driver.so: $(ZE_DRIVER_SRC) $(wildcard tests/support/ze_driver/*.h) mk/level_zero.mk
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) $(DRIVER_FLAGS) -fvisibility=hidden -o $@ $(ZE_DRIVER_SRC) -lOpenCL -lpthread
+
 -include $(LZ_SPV:.spv=.d)
 # What a kernel includes no longer need be there.
 backends/level_zero/kernels/%.clh: ;

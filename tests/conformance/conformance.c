@@ -3,6 +3,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cuda/cuda.h"
 #include "backends/hip/hip.h"
+#include "backends/level_zero/level_zero.h"
 #include "backends/vulkan/vulkan.h"
 #include "tests/support/device_memory.h"
 #include "tests/support/slow_build.h"
@@ -71,6 +72,12 @@ static enum sl_status open_hip(const struct conf_target *t, struct sl_device **o
     return sl_hip_open(&(struct sl_hip_config){.ordinal = 0}, out_device, err);
 }
 
+static enum sl_status open_level_zero(const struct conf_target *t, struct sl_device **out_device,
+                                      struct sl_err *err) {
+    (void)t;
+    return sl_level_zero_open(&(struct sl_level_zero_config){.number = 0}, out_device, err);
+}
+
 static enum sl_status open_vulkan(const struct conf_target *t, struct sl_device **out_device,
                                   struct sl_err *err) {
     (void)t;
@@ -100,12 +107,18 @@ static const struct conf_target fast[] = {
  * once. */
 static const struct conf_target targets[] = {
 #if !SLOW_BUILD
-    CPU("avx2", SL_CPU_AVX2, 1),       CPU("avx2", SL_CPU_AVX2, 2),
-    CPU("avx512", SL_CPU_AVX512, 1),   CPU("vnni", SL_CPU_VNNI, 1),
+    CPU("avx2", SL_CPU_AVX2, 1),
+    CPU("avx2", SL_CPU_AVX2, 2),
+    CPU("avx512", SL_CPU_AVX512, 1),
+    CPU("vnni", SL_CPU_VNNI, 1),
 #endif
-    CPU("avx2", SL_CPU_AVX2, 3),       CPU("avx512", SL_CPU_AVX512, 3),
-    CPU("vnni", SL_CPU_VNNI, 3),       {.name = "cuda", .open = open_cuda},
-    {.name = "hip", .open = open_hip}, {.name = "vulkan", .open = open_vulkan},
+    CPU("avx2", SL_CPU_AVX2, 3),
+    CPU("avx512", SL_CPU_AVX512, 3),
+    CPU("vnni", SL_CPU_VNNI, 3),
+    {.name = "cuda", .open = open_cuda},
+    {.name = "hip", .open = open_hip},
+    {.name = "vulkan", .open = open_vulkan},
+    {.name = "level_zero", .open = open_level_zero},
 };
 
 bool conf_checking(void) {
@@ -126,6 +139,13 @@ void conf_needs(enum sl_dtype dtype) {
 
 void conf_needs_form(bool has) {
     now.lacks = now.lacks || (now.target && !has);
+}
+
+void conf_needs_op(enum sl_op op) {
+    if (!now.device || sl_device_has_op(now.device, op))
+        return;
+    print_message("%s has no op '%s'\n", now.device->caps.id, sl_op_name(op));
+    skip();
 }
 
 bool conf_gpu(void) {
@@ -344,13 +364,18 @@ static void absent(void **state) {
     skip();
 }
 
+/* Mesa's, or that of the tests' driver of Level Zero. */
+static bool is_software(const struct sl_device *d) {
+    return strstr(d->caps.model, "llvmpipe") || strstr(d->caps.model, "Test GPU");
+}
+
 /* A software device, which takes minutes for what the CPU's own kernels take seconds, has to be
  * asked for. */
 static struct sl_device *open_target(const struct conf_target *t) {
     struct sl_err err = {{0}};
     struct sl_device *d = NULL;
     enum sl_status status = t->open(t, &d, &err);
-    if (!status && !now.asked_for && strstr(d->caps.model, "llvmpipe")) {
+    if (!status && !now.asked_for && is_software(d)) {
         status = sl_fail(&err, SL_ERR_UNSUPPORTED, "%s computes on the CPU: only by --backend %s",
                          d->caps.name, t->name);
         sl_device_close(&d);
@@ -416,7 +441,7 @@ int conf_main(int argc, char **argv, const char *op, const struct sl_device_limi
         if (targets[i].open == open_cpu || (only && strcmp(targets[i].name, only) != 0))
             continue;
         struct sl_device *gpu = open_target(&targets[i]);
-        bool software = gpu && strstr(gpu->caps.model, "llvmpipe");
+        bool software = gpu && is_software(gpu);
         now.gpu = now.gpu || ((gpu || only) && !software);
         sl_device_close(&gpu);
     }

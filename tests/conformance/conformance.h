@@ -75,6 +75,9 @@ bool conf_lacks(enum sl_dtype dtype);
 /* A GPU is among the targets: the time for shapes that are there for its blocks and tiles alone. */
 bool conf_gpu(void);
 
+/* Skips the rest of the test on a target whose backend has no kernel for the op yet. */
+void conf_needs_op(enum sl_op op);
+
 /* The device of the current target, for invariance checks: a row alone must equal the
  * row in a batch, whatever the device. */
 struct sl_device *conf_device(void);

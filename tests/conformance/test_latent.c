@@ -217,6 +217,7 @@ static void attention_case(const struct shape *s, const struct row *rows, uint32
 }
 
 static void attention(void) {
+    conf_needs_op(SL_OP_latent_attention);
     static const struct shape shapes[] = {
         {SL_DTYPE_F16, 1, 17, 2, 0},     {SL_DTYPE_F16, 5, 96, 16, 0},
         {SL_DTYPE_F16, 16, 40, 24, 0},   {SL_DTYPE_F16, 37, 48, 0, 0},
@@ -386,6 +387,7 @@ static void product_case(const struct product *p) {
 }
 
 static void products(void) {
+    conf_needs_op(SL_OP_head_matmul);
     static const struct product cases[] = {
         {SL_DTYPE_F32, 1, 3, 24, 96, 16, 0, 0, 0, false},
         {SL_DTYPE_F32, 30, 5, 7, 1, 0, 3, 2, 1, false},
@@ -411,6 +413,7 @@ static void products(void) {
 
 /* A GPU has a kernel for each, and for some types another one for many rows. */
 static void products_of_types(void) {
+    conf_needs_op(SL_OP_head_matmul);
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++) {
         enum sl_dtype dtype = (enum sl_dtype)t;
         if (!sl_dtype_info(dtype))

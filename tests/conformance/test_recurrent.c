@@ -11,15 +11,6 @@
 
 static const struct sl_device_limits limits = {.max_tok = 600};
 
-/* A device whose backend has no kernel for it yet is skipped. */
-static void need_op(enum sl_op op) {
-    const struct sl_device *d = conf_device();
-    if (!d || sl_device_has_op(d, op))
-        return;
-    print_message("%s has no op '%s'\n", d->caps.id, sl_op_name(op));
-    skip();
-}
-
 /* ---- without a state ---- */
 
 struct rows_case {
@@ -45,7 +36,7 @@ static void run_gate(struct sl_device *d, const void *ctx, void *out) {
 static const uint32_t sizes[] = {1, 7, 15, 16, 17, 33, 64, 65, 100, 128, 256, 1000};
 
 static void mul_sigmoid(void) {
-    need_op(SL_OP_mul_sigmoid);
+    conf_needs_op(SL_OP_mul_sigmoid);
     for (size_t i = 0; i < CONF_COUNT(sizes); i++)
         for (int fill = 0; fill < CONF_N_FILL; fill++) {
             uint32_t n = sizes[i], rows = n > 200 ? 5 : 37, gap = (uint32_t)fill * n / 2;
@@ -85,7 +76,7 @@ static void run_l2(struct sl_device *d, const void *ctx, void *out) {
 }
 
 static void l2_norm(void) {
-    need_op(SL_OP_l2_norm);
+    conf_needs_op(SL_OP_l2_norm);
     for (size_t i = 0; i < CONF_COUNT(sizes); i++)
         for (int fill = 0; fill < CONF_N_FILL; fill++) {
             uint32_t n = sizes[i], heads = 1 + (uint32_t)fill, gap = (uint32_t)(i % 3) * n;
@@ -238,7 +229,7 @@ static void one_conv(const struct rows *r, uint32_t n, uint32_t n_taps, enum con
 }
 
 static void conv_silu(void) {
-    need_op(SL_OP_conv_silu);
+    conf_needs_op(SL_OP_conv_silu);
     static struct rows r;
     static const uint32_t n[] = {1, 5, 16, 31, 64, 255, 256, 257, 600};
     for (size_t i = 0; i < CONF_COUNT(n); i++)
@@ -262,8 +253,8 @@ static void conv_silu(void) {
 
 /* Only a device that scans states needs a bias. */
 static void conv_silu_biased(void) {
-    need_op(SL_OP_conv_silu);
-    need_op(SL_OP_state_scan);
+    conf_needs_op(SL_OP_conv_silu);
+    conf_needs_op(SL_OP_state_scan);
     static struct rows r;
     static const uint32_t n[] = {1, 5, 16, 31, 64, 257};
     for (size_t i = 0; i < CONF_COUNT(n); i++) {
@@ -335,7 +326,7 @@ static void one_short_conv(const struct rows *r, uint32_t n, uint32_t n_taps, en
 }
 
 static void short_conv(void) {
-    need_op(SL_OP_short_conv);
+    conf_needs_op(SL_OP_short_conv);
     static struct rows r;
     static const uint32_t n[] = {1, 5, 16, 31, 64, 255, 256, 257, 600};
     for (size_t i = 0; i < CONF_COUNT(n); i++)
@@ -480,7 +471,7 @@ static void one_delta(const struct delta_case *shape, uint32_t seed) {
 }
 
 static void delta_rule(void) {
-    need_op(SL_OP_delta_rule);
+    conf_needs_op(SL_OP_delta_rule);
     static struct rows r;
     static const struct delta_case shapes[] = {
         {.n_heads = 1, .n_heads_k = 1, .dim_k = 1, .dim_v = 1, .group = 1},
@@ -582,8 +573,8 @@ static void run_cut(struct sl_device *d, const void *ctx, void *out) {
 
 /* However a sequence is cut, outputs and states have the same bits. */
 static void slices(void) {
-    need_op(SL_OP_conv_silu);
-    need_op(SL_OP_delta_rule);
+    conf_needs_op(SL_OP_conv_silu);
+    conf_needs_op(SL_OP_delta_rule);
     static const uint32_t cuts[] = {CUT_ROWS, 1, 7, 64, 100};
     size_t n = CUT_ROWS * CUT_HEADS * CUT_DIM + N_PAGES * CUT_HEADS * CUT_DIM * CUT_DIM +
                N_PAGES * (CUT_TAPS - 1) * CUT_N;
@@ -726,7 +717,7 @@ static void one_scan(const struct scan_case *shape, uint32_t seed, bool slices) 
 }
 
 static void state_scan(void) {
-    need_op(SL_OP_state_scan);
+    conf_needs_op(SL_OP_state_scan);
     static struct rows r;
     static const struct scan_case shapes[] = {
         {.n_heads = 1, .n_groups = 1, .dim = 1, .n_state = 1},
@@ -857,7 +848,7 @@ static void one_channels(const struct rows *r, uint32_t n, uint32_t n_state, boo
 }
 
 static void channel_scan(void) {
-    need_op(SL_OP_channel_scan);
+    conf_needs_op(SL_OP_channel_scan);
     static struct rows r;
     static const uint32_t n[] = {1, 5, 16, 31, 64, 100, 257};
     static const uint32_t n_state[] = {1, 16, 13, 64, 16, 7, 16};
@@ -1002,7 +993,7 @@ static void one_kda(const struct rows *r, uint32_t n_heads, uint32_t n_k, uint32
 }
 
 static void channel_delta(void) {
-    need_op(SL_OP_channel_delta);
+    conf_needs_op(SL_OP_channel_delta);
     static struct rows r;
     static const uint32_t heads[] = {1, 3, 2, 5, 2, 1, 1, 2};
     static const uint32_t n_k[] = {1, 24, 7, 16, 64, 40, 128, 200};
@@ -1055,7 +1046,7 @@ static void run_short_cut(struct sl_device *d, const void *ctx, void *out) {
 }
 
 static void short_slices(void) {
-    need_op(SL_OP_short_conv);
+    conf_needs_op(SL_OP_short_conv);
     static const uint32_t cuts[] = {CUT_ROWS, 1, 2, 7, 64, 100};
     const size_t n = CUT_ROWS * (CUT_N / 3) + N_PAGES * (CUT_TAPS - 1) * (CUT_N / 3);
     struct sl_rng rng = {6};

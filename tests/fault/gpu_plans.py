@@ -250,7 +250,7 @@ def kinds(t):
     r = subprocess.run([t.sluice, "serve", "--help"], env=t.env, capture_output=True, text=True)
     said = " ".join(r.stdout.split())
     t.check("--help names what this build has",
-            re.search(r"cuda:N \(NVIDIA GPUs\), hip:N \(AMD GPUs\), (vulkan:N \(GPUs [^)]*\), )?cpu \(the host's CPUs\)", said), r.stdout)
+            re.search(r"cuda:N \(NVIDIA GPUs\), hip:N \(AMD GPUs\), (level_zero:N \(Intel GPUs\), )?(vulkan:N \(GPUs [^)]*\), )?cpu \(the host's CPUs\)", said), r.stdout)
 
 
 def listed(t):
