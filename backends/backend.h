@@ -1,7 +1,7 @@
 /* The op table: what the engine asks of a device, and what a backend must implement.
  *
- * A device executes ops in submission order on one queue, SL_QUEUE_OPS; copies may run beside them
- * on two more. Calls enqueue; results are valid after sl_device_sync(), or once a point marked
+ * A device executes ops in submission order on one queue, SL_QUEUE_OPS; copies may run alongside
+ * them on two more. Calls enqueue; results are valid after sl_device_sync(), or once a point marked
  * afterwards has passed (the CPU executes at once). All calls on one device come from one thread at
  * a time, its owner.
  *
@@ -281,7 +281,7 @@ struct sl_op_moe {
      * block; must call no op. */
     void (*overlap)(void *ctx);
     void *overlap_ctx;
-    uint64_t *out_end_ns; /* when the computation beside it had ended (sl_now_ns); NULL, or where
+    uint64_t *out_end_ns; /* when the computation alongside it had ended (sl_now_ns); NULL, or where
                              the device does not know: not set */
 };
 
@@ -973,8 +973,8 @@ struct sl_device_caps {
     bool kv_dtype[SL_DTYPE_COUNT];
 };
 
-/* Queues of a device. Ops, uploads and downloads are on OPS; copies may run beside them. Within one
- * queue all goes in order; between queues only sl_device_after() orders. */
+/* Queues of a device. Ops, uploads and downloads are on OPS; copies may run alongside them. Within
+ * one queue all goes in order; between queues only sl_device_after() orders. */
 enum sl_queue { SL_QUEUE_OPS, SL_QUEUE_UP, SL_QUEUE_DOWN, SL_QUEUES };
 /* A place on a queue: all that was enqueued on it before. 0 has passed on every queue. */
 typedef uint64_t sl_point;

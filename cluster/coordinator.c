@@ -55,7 +55,7 @@ struct sl_cluster {
     struct spare spares[SL_CLUSTER_MAX_WORKERS]; /* [config.n_spares] */
     struct sl_host_config hosts[SL_CLUSTER_MAX_WORKERS];
     const struct sl_stage_plan *plans[SL_MAX_STAGES]; /* [base.n] from load on */
-    bool spare_cpus; /* beside what computes in this process; from load on */
+    bool spare_cpus; /* besides what computes in this process; from load on */
     struct keeper keepers[SL_CLUSTER_MAX_WORKERS]; /* [config.n_workers] */
     atomic_bool closing;                           /* also cancels what is waiting */
 };

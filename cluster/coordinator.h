@@ -34,7 +34,7 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
                                struct sl_cluster **out_cluster, struct sl_err *err) SL_MUST_CHECK;
 /* The cluster's, until close. */
 const struct sl_remote_stages *sl_cluster_stages(const struct sl_cluster *c);
-/* What its links take in this process beside the queues of their messages: for
+/* What its links take in this process besides the queues of their messages: for
  * sl_engine_config.link_bytes. */
 uint64_t sl_cluster_link_bytes(const struct sl_cluster *c);
 /* A lost worker is sought in the background until it, or a spare, is back with the same layers; the

@@ -367,7 +367,7 @@ static enum sl_status fetching_init(struct fetching *f, struct sl_model_cache *c
     return SL_OK;
 }
 
-/* Waits for a free place in the window; n_free: how many are to be free. */
+/* Waits for a free place in asked[]; n_free: how many are to be free. */
 static enum sl_status wait_for_place(struct fetching *f, uint32_t n_free, uint32_t *out_place,
                                      struct sl_err *err) {
     struct sl_model_cache *c = f->c;

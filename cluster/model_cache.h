@@ -33,7 +33,7 @@ void sl_model_cache_close(struct sl_model_cache **c);
 /* Its first file, to open the model with when the headers are there. */
 const char *sl_model_cache_path(const struct sl_model_cache *c);
 
-/* Fetches the headers; the tensors of layers [first, first + n) with what the stage needs beside
+/* Fetches the headers; the tensors of layers [first, first + n) with what the stage needs besides
  * them. progress may be NULL. SL_ERR_CANCELED: not wanted any more, the rest is kept; SL_ERR_IO:
  * the disk is full or fails, with how much is missing. */
 enum sl_status sl_model_cache_headers(struct sl_model_cache *c, struct sl_piece_source *source,

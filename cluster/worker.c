@@ -30,7 +30,7 @@
 #define SETUP_QUEUE_BYTES (4u * SL_SETUP_MAX_BYTES)
 #define STAGE_BYTES       4u
 #define PIECE_MOST_BYTES  (SL_PIECE_BYTES + SL_PIECE_HEAD_BYTES)
-/* What fetching takes of memory beside all else. */
+/* What fetching takes of memory besides all else. */
 #define FETCH_BYTES (4u * SL_PIECE_BYTES)
 
 struct sl_worker;

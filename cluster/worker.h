@@ -16,7 +16,7 @@
 struct sl_net_key;
 struct sl_worker;
 
-/* What its link and its listener take beside the queue of messages. */
+/* What its link and its listener take besides the queue of messages. */
 uint64_t sl_worker_link_bytes(const struct sl_net_key *key);
 
 struct sl_worker_config {

@@ -251,7 +251,7 @@ static enum sl_status open_records(struct sl_engine *e, struct sl_err *err) {
     return status;
 }
 
-/* A lane in the trace for each other machine. */
+/* A track in the trace for each other machine. */
 static void name_machines(struct sl_engine *e) {
     const struct sl_remote_stages *r = e->plan.config.remote;
     for (uint32_t i = 0; e->timeline && r && i < r->n; i++) {

@@ -26,7 +26,7 @@ struct sl_engine_info {
     uint64_t weight_bytes, kv_bytes, activation_bytes;
     bool discrete;               /* the device has memory of its own */
     bool streaming;              /* routed experts pass through slots */
-    bool lane;                   /* the CPU computes experts beside the device */
+    bool lane;                   /* the CPU computes experts alongside the device */
     uint32_t n_slots, n_experts; /* in all layers; no slots where all are resident */
     uint32_t n_device_slots;     /* in the memory of a discrete device */
     /* The devices that the layers are divided over, in their order. */
@@ -58,7 +58,7 @@ struct sl_engine_memory {
 };
 void sl_engine_memory(const struct sl_engine *e, struct sl_engine_memory *out);
 
-/* The machines beside this one that have stages, [SL_MAX_STAGES]; gives how many. Any thread. */
+/* The machines besides this one that have stages, [SL_MAX_STAGES]; gives how many. Any thread. */
 uint32_t sl_engine_workers(const struct sl_engine *e, struct sl_remote_look *out);
 
 /* Whether the engine cannot run anything: the device is lost, or the model's files were changed

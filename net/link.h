@@ -48,14 +48,14 @@ struct sl_link_config {
     const struct sl_net_key *key; /* NULL: plain text, on loopback and UNIX sockets alone */
     uint64_t connect_ns;          /* for connection and handshake together */
     uint64_t heartbeat_ns, silence_ns;
-    size_t max_payload_bytes; /* of any frame, beside the limit of its type */
+    size_t max_payload_bytes; /* of any frame, besides the limit of its type */
     size_t queue_bytes;       /* of frames that wait to be written, with their heads */
 };
 
 /* Room in a queue for so many frames of the most payload, and for what links say by themselves. */
 #define SL_LINK_OWN_BYTES 4096u
 size_t sl_link_queue_bytes(size_t n_frames, size_t payload_bytes);
-/* What a link takes at most beside that queue, its payload and its thread's stack, and what a
+/* What a link takes at most besides that queue, its payload and its thread's stack, and what a
  * listener does, with all that have not proven themselves. keyed: has it a key? */
 size_t sl_link_bytes(bool keyed);
 size_t sl_listener_bytes(bool keyed);
@@ -85,8 +85,8 @@ struct sl_bytes_part {
 };
 enum sl_status sl_link_send(struct sl_link *l, uint16_t type, uint32_t epoch,
                             const struct sl_bytes_part *parts, size_t n_parts) SL_MUST_CHECK;
-/* From now on frames may have so much payload, beside the limits of their types (after the two have
- * agreed on the shapes that they exchange); never less than before. Any thread. */
+/* From now on frames may have so much payload, besides the limits of their types (after the two
+ * have agreed on the shapes that they exchange); never less than before. Any thread. */
 enum sl_status sl_link_set_max_payload(struct sl_link *l, size_t max_payload_bytes,
                                        size_t queue_bytes) SL_MUST_CHECK;
 /* From now on the link's thread looks for what comes next for a moment before it sleeps

@@ -7,7 +7,7 @@
 
 #ifdef __AVX2__
 #define SL_V16   1
-#define V_ACC    4 /* accumulators that fit the registers beside their operands */
+#define V_ACC    4 /* accumulators that fit the registers alongside their operands */
 #define V_TILE   1 /* vectors across a tile's lanes */
 #define V_TILE_D 4 /* by this many rows of outputs */
 

@@ -8,7 +8,7 @@
 
 #ifdef __AVX512F__
 #define SL_V16   1
-#define V_ACC    16 /* accumulators that fit the registers beside their operands */
+#define V_ACC    16 /* accumulators that fit the registers alongside their operands */
 #define V_TILE   2  /* vectors across a tile's lanes */
 #define V_TILE_D 8  /* by this many rows of outputs */
 

@@ -1,7 +1,7 @@
 /* The host layer of GPUs whose drivers are alike, CUDA's and HIP's: the device, memory, and how an
  * op launches a kernel. backends/cuda/ and backends/hip/ each give it a kind (struct sl_gpu_kind).
  *
- * device.c opens and closes; memory.c allocates and stages; queue.c copies beside the ops, marks
+ * device.c opens and closes; memory.c allocates and stages; queue.c copies alongside the ops, marks
  * and orders; peer.c takes from other GPUs; graph.c makes graphs of recorded ops; launch.c finds
  * and launches kernels; ops_*.c are the ops. Ops, uploads and downloads go to one stream, so that
  * what is enqueued later sees what was enqueued before. */
@@ -116,8 +116,8 @@ struct sl_gpu {
     uint32_t reads;          /* a bit for each GPU whose memory kernels reach, by its number */
     bool working;            /* an op has been launched: a model has been loaded */
     bool lost; /* an error was seen that only a new process gets over: every call is refused */
-    /* What goes up beside the ops is copied so often, 1 at the least, as if the link were so much
-     * slower: $SLUICE_TEST_LINK_SLOWDOWN, for measurements of usual machines. */
+    /* What goes up alongside the ops is copied so often, 1 at the least, as if the link were so
+     * much slower: $SLUICE_TEST_LINK_SLOWDOWN, for measurements of usual machines. */
     double link_slowdown;
 
     struct sl_gpu_staging staging;

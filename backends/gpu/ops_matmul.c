@@ -47,7 +47,7 @@ struct sl_gpu_mma sl_gpu_mma_smem(enum sl_dtype t, uint32_t n_in, uint32_t split
     return m;
 }
 
-/* What the kernels have of shared memory beside what they are launched with. */
+/* What the kernels have of shared memory besides what they are launched with. */
 #define MMA_STATIC_SMEM_BYTES 2048u
 
 bool sl_gpu_mma_fits(const struct sl_gpu *c, enum sl_kernel_family family, enum sl_dtype t,
@@ -235,8 +235,8 @@ static enum sl_status vec_mma(struct sl_gpu *c, const struct sl_op_matmul *a, en
 }
 
 /* Output rows that a block of matvec_few takes, so that the multiprocessors have one to four blocks
- * each and a kernel that starts early still has room beside them. 0: it does not take a's weights
- * of type t. */
+ * each and a kernel that starts early still has room alongside them. 0: it does not take a's
+ * weights of type t. */
 #define FEW_SMEM_BYTES (100u << 10)
 #define FEW_ROUNDS     4u
 

@@ -12,7 +12,7 @@
 #define MMA_MAX_DOWN_ROUNDS 1u
 
 /* Kernels that have all of a block's weights in shared memory: the most pairs for which they are
- * faster than tensor cores; what a block takes at most, so that two fit, and what it has beside
+ * faster than tensor cores; what a block takes at most, so that two fit, and what it has besides
  * what it is launched with. */
 #define PAIR_UP_MAX_PAIRS      64u
 #define PAIR_SUM_MAX_PAIRS     16u

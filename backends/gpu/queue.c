@@ -1,4 +1,4 @@
-/* The queues: copies beside the ops, points, and what waits for which. */
+/* The queues: copies alongside the ops, points, and what waits for which. */
 #include "backends/gpu/ops_internal.h"
 #include "common/log.h"
 

@@ -23,7 +23,7 @@ struct sl_vk_info {
     uint32_t device_heap, host_heap; /* of these types */
     uint32_t family;                 /* of queues that compute */
     uint32_t n_queues;               /* of that family */
-    uint32_t copy_family; /* of queues that only copy, beside the others; else the same */
+    uint32_t copy_family; /* of queues that only copy, alongside the others; else the same */
     uint32_t n_copy_queues;
     uint32_t subgroup_width, shared_bytes;
     uint64_t import_align_bytes; /* of host memory that is mapped for it */

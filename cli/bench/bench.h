@@ -24,7 +24,7 @@ struct sl_bench_counts {
     uint64_t promotions, demotions;         /* between the tiers of a discrete device */
     uint64_t early, early_used;             /* copied to it before their layer asked */
     uint64_t link_up_bytes, link_down_bytes, link_read_bytes;
-    uint64_t lane_experts, lane_bytes, lane_ns; /* computed by the CPU beside a device */
+    uint64_t lane_experts, lane_bytes, lane_ns; /* computed by the CPU alongside a device */
     uint64_t drafts, drafts_accepted, draft_ns; /* tokens; time in the layer that drafts them */
     uint64_t missed_bytes;                      /* of late and misses */
     uint64_t prefetch_used;                     /* of hits: prefetched */

@@ -36,7 +36,7 @@ void sl_bench_limits(const struct sl_bench *b, const struct sl_bench_test *t,
     uint64_t asked = c->hits + c->host_hits + c->late + c->misses;
     out->link_bytes = discrete && asked ? touched * (double)(asked - c->hits) / (double)asked : 0;
     double memory = discrete ? b->device.memory : b->ram_rate;
-    /* What the CPU computes beside the device does not pass the link. */
+    /* What the CPU computes alongside the device does not pass the link. */
     double link = b->device.link + (b->info.lane ? b->ram_rate : 0);
     bool disk_known = (out->disk_bytes == 0 || disk > 0) && (!discrete || b->device.link > 0);
     if (discrete && b->device.link > 0)

@@ -19,7 +19,7 @@ enum sl_purpose {
     SL_PURPOSE_ADJUGATE, /* shared by several routed ones: with the dense weights */
     SL_PURPOSE_NORM,
     SL_PURPOSE_OTHER,
-    SL_PURPOSE_NEXTN, /* all of the layers that guess tokens ahead; and */
+    SL_PURPOSE_NEXTN, /* all of the draft layers; and */
     SL_PURPOSE_MEDIA, /* what reads pictures and sound: nothing reads them */
     SL_PURPOSE_COUNT
 };

@@ -211,7 +211,7 @@ const char *sl_engine_options_help(const char *option);
             "no key and no encryption: only between processes on this machine", false              \
     }
 
-/* The numbers that these options accept, and those of options that several commands have beside
+/* The numbers that these options accept, and those of options that several commands have besides
  * them: rows for a command's limits. */
 #define SL_ENGINE_LIMITS                                                                           \
     {"--ctx", 2, SL_MAX_CTX_TOKENS, "the model's own, at most 8192"},                              \
@@ -223,7 +223,7 @@ const char *sl_engine_options_help(const char *option);
         "--vram-reserve-mib", 1, 1u << 24, NULL                                                    \
     }
 
-/* The most devices beside the host that --device may name; 0 for NULL, which is the host. */
+/* The most devices besides the host that --device may name; 0 for NULL, which is the host. */
 uint32_t sl_device_option_cards(const char *device);
 /* False after an error message: the option was given although --device names the host only, where
  * it has no meaning. With auto a GPU may be found, so it is accepted. */
@@ -233,7 +233,7 @@ bool sl_engine_options_gpu(const char *command, const struct sl_engine_options *
 bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
                              struct sl_engine_config *config);
 
-/* Before anything else is done with the model: takes its layer that guesses ahead to its layers, if
+/* Before anything else is done with the model: takes its draft layer to its layers, if
  * config drafts. Where `auto` finds none, or there are several devices, config drafts no more. */
 enum sl_status sl_use_drafts(struct sl_model *model, struct sl_engine_config *config,
                              struct sl_err *err) SL_MUST_CHECK;

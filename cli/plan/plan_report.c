@@ -6,7 +6,7 @@
 
 /* ---- speeds ---- */
 
-/* How fast a stage's device and its link are, with what the CPU computes beside it; for a device
+/* How fast a stage's device and its link are, with what the CPU computes alongside it; for a device
  * that computes in RAM, and so has no link, RAM's speed. */
 static struct sl_device_bandwidth rates_of(const struct sl_memory_plan *p, uint32_t stage) {
     const struct sl_plan_stage *s = &p->stages[stage];

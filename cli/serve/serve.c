@@ -278,8 +278,8 @@ static bool check_options(struct options *o) {
 #define GPU_FILES       64u /* of a GPU's driver */
 #define MIN_CONNECTIONS 4u
 
-/* How many descriptors it takes beside connections: its own, and every part of the model and of its
- * mirrors, twice more each while weights are loaded. */
+/* How many descriptors it takes besides connections: its own, and every part of the model and of
+ * its mirrors, twice more each while weights are loaded. */
 static uint32_t own_files(const struct loader *l) {
     const struct sl_engine_config *c = &l->config;
     uint32_t gpus = sl_device_option_cards(c->device);

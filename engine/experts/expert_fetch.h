@@ -154,7 +154,7 @@ struct sl_fetch_stats {
     uint64_t late;         /* ... being read ahead, and waited for */
     uint64_t misses;       /* ... read on demand */
     uint64_t needed_bytes; /* of misses and late ones */
-    uint64_t stall_ns;     /* waiting for reads, with nothing to compute but hits beside */
+    uint64_t stall_ns;     /* waiting for reads, with nothing but hits to compute meanwhile */
     uint64_t stall_cause_ns[SL_STALL_CAUSES]; /* the same by cause */
     uint64_t calls;                           /* of sl_op_moe */
     uint64_t waves;      /* how often a layer found fewer slots than experts to read */

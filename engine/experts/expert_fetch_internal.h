@@ -111,7 +111,7 @@ bool sl_fetch_may_hold(const struct sl_fetch *f);
 void sl_fetch_pace_begin(struct sl_fetch *f, bool held);
 /* Run begins. */
 void sl_fetch_pace_run(struct sl_fetch *f, const struct sl_device *dev);
-/* The first wait of a layer that holds its reads, beside the computing of its hits. */
+/* The first wait of a layer that holds its reads, while its hits are computed. */
 void sl_fetch_pace_overlap(struct sl_fetch *f);
 /* n experts were computed in ns. */
 void sl_fetch_pace_computed(struct sl_fetch *f, uint64_t ns, uint32_t n);

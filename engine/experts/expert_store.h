@@ -38,7 +38,7 @@ enum sl_status sl_store_verify(struct sl_store *s, struct sl_err *err) SL_MUST_C
 enum sl_status sl_store_check_files(struct sl_store *s, struct sl_err *err) SL_MUST_CHECK;
 /* Is there heat that has not been written to its file? */
 bool sl_store_heat_unsaved(const struct sl_store *s);
-/* Has the heat file written beside the caller's work; a failure is a warning, the first time. */
+/* Has the heat file written while the caller goes on; a failure is a warning, the first time. */
 void sl_store_save_heat(struct sl_store *s);
 /* Ends all reading and saves the heat: on the thread that has been calling sl_fetch_*. */
 void sl_store_quit(struct sl_store *s);

@@ -12,12 +12,12 @@
 /* Pass-through slots: at least PASS_TOP_K times a layer's top-k, which is enough for generated
  * rows, and PASS_LEAST, of which a quarter is kept free of early copies;
  * for prompts, whose next layer's experts should keep the link at work while this layer's end and
- * the next one's attention are computed, up to half of a layer's experts, WINDOW_BYTES, and one in
- * WINDOW_PART of all experts: what it takes, slots that keep their expert lack. */
-#define PASS_TOP_K   2u
-#define PASS_LEAST   4u
-#define WINDOW_PART  96u
-#define WINDOW_BYTES (192u << 20)
+ * the next one's attention are computed, up to half of a layer's experts, PASS_BYTES, and one in
+ * PASS_PART of all experts: what it takes, slots that keep their expert lack. */
+#define PASS_TOP_K 2u
+#define PASS_LEAST 4u
+#define PASS_PART  96u
+#define PASS_BYTES (192u << 20)
 
 static uint32_t kept_cap(const struct sl_expert_layout *l) {
     return 4 * l->n_expert + 4 * WARM_BATCH;
@@ -36,8 +36,8 @@ static size_t largest_slot(const struct sl_expert_layout *l) {
 }
 
 static uint32_t n_pass_slots(const struct sl_expert_layout *l) {
-    size_t n = WINDOW_BYTES / largest_slot(l), least = PASS_TOP_K * l->k, most = l->n_expert / 2;
-    size_t part = l->n_all / WINDOW_PART;
+    size_t n = PASS_BYTES / largest_slot(l), least = PASS_TOP_K * l->k, most = l->n_expert / 2;
+    size_t part = l->n_all / PASS_PART;
     least = least > PASS_LEAST ? least : PASS_LEAST;
     n = n < most ? n : most;
     n = n < part ? n : part;

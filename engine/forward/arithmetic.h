@@ -1,4 +1,4 @@
-/* What the bits of a device's results depend on beside its inputs. */
+/* What the bits of a device's results depend on besides its inputs. */
 #ifndef SL_ENGINE_ARITHMETIC_H
 #define SL_ENGINE_ARITHMETIC_H
 

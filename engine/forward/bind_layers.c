@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* What a layer that guesses ahead has beside its kinds. */
+/* What a draft layer has besides its kinds. */
 static void bind_draft(struct sl_binder *b, const struct sl_forward *f, const struct sl_layer *in,
                        struct sl_layer_weights *out) {
     out->draft_join = sl_bind_matrix(b, in->t[SL_L_DRAFT_JOIN]);

@@ -117,7 +117,7 @@ enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t 
 enum sl_status sl_forward_hidden(struct sl_forward *f, uint32_t first, uint32_t n,
                                  const float **out_rows, struct sl_err *err) SL_MUST_CHECK;
 
-/* Rows of a layer that guesses ahead, for a model with one (sl_model_add_drafts) that is not cut
+/* Rows of a draft layer, for a model with one (sl_model_add_drafts) that is not cut
  * into slices. The row of position i stands for token i, given the model's state at position i - 1.
  * It has the keys and values of position i of that layer, in the pages of the others. */
 enum sl_draft_states {
@@ -146,7 +146,7 @@ uint64_t sl_forward_activation_bytes(const struct sl_model *model,
 uint64_t sl_forward_host_bytes(const struct sl_model *model, const struct sl_memory_plan *plan);
 /* Where results must be read back. */
 uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan);
-/* What the CPU lane needs of the layers in host memory, beside its scratch. */
+/* What the CPU lane needs of the layers in host memory, besides its scratch. */
 uint64_t sl_forward_lane_bytes(const struct sl_model *model);
 
 #endif

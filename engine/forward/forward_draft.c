@@ -1,4 +1,4 @@
-/* The layer that guesses tokens ahead: its input is a token and the model's state before it, the
+/* The draft layer: its input is a token and the model's state before it, the
  * rest is a layer like any other, with an output of its own. */
 #include "engine/forward/forward_internal.h"
 
@@ -19,9 +19,9 @@ enum sl_status sl_forward_draft_init(struct sl_forward *f, struct sl_err *err) {
     if (status == SL_OK)
         status = sl_device_sync(f->dev);
     free(zeros);
-    return status == SL_OK ? SL_OK
-                           : sl_fail(err, status, "preparing the layer that guesses ahead: %s",
-                                     sl_status_text(status));
+    return status == SL_OK
+               ? SL_OK
+               : sl_fail(err, status, "preparing the draft layer: %s", sl_status_text(status));
 }
 
 /* What the rows in x give: the model's states behind its output norm, or the layer's own. */

@@ -60,7 +60,7 @@ struct sl_layer_weights {
     struct sl_weight attn_gate;              /* of what attention gives */
     struct sl_weight embd_gate, embd_proj;   /* where layers have embeddings */
     const float *embd_norm;
-    /* Of a layer that guesses ahead: its embedding and output matrix, or the model's. */
+    /* Of a draft layer: its embedding and output matrix, or the model's. */
     struct sl_weight draft_join, draft_embd, draft_output;
     const float *draft_embd_norm, *draft_state_norm, *draft_norm;
 };
@@ -102,7 +102,7 @@ struct sl_activations {
     float *pair_y;       /* [B * k, n_embd] */
     float *out_x;        /* [L, row] the rows that go on to the logits */
     float *out_mixed;    /* [L, as mixed] */
-    /* Of layers that guess ahead; nothing where there are none. */
+    /* Of draft layers; nothing where there are none. */
     float *draft_states;  /* [B + 1, n_embd] normed states of rows; the last is 0 */
     float *draft_in;      /* [B, 2 n_embd] a token's embedding, then the state before it, normed */
     uint32_t *draft_from; /* [B] which state */
@@ -182,7 +182,7 @@ struct sl_forward {
     uint32_t *host_ids;       /* [n_layer, B, k], as expert_ids */
     uint32_t *host_prediction; /* [n_layer, SL_FETCH_PREDICTIONS, A, k] what early routers chose in
                                   each */
-    /* For experts that the host computes beside the device (engine/lane/cpu_lane.h); NULL: it
+    /* For experts that the host computes alongside the device (engine/lane/cpu_lane.h); NULL: it
      * computes none. */
     float *host_x;      /* [SL_LANE_ROWS, n_embd] a layer's rows as its experts read them */
     void *lane_biases;  /* of all layers */
@@ -207,7 +207,7 @@ struct sl_forward {
     uint32_t predicted;   /* the layer whose predictions have been followed */
     bool no_graphs;       /* the device has no room for them */
     bool lane_rests;      /* the step is one that the CPU lane takes no part in */
-    uint32_t *draft_from; /* [B] as it goes to the device; NULL: no layer guesses ahead */
+    uint32_t *draft_from; /* [B] as it goes to the device; NULL: no draft layer */
     uint32_t n_states;    /* rows of the last run that are in a.x */
 };
 
@@ -256,7 +256,7 @@ static inline bool sl_forward_is_few(const struct sl_step *s, uint32_t most) {
 }
 
 /* In the last layer of the model only the rows that go on to the logits pass the attention output
- * and the FFN; unless it has a layer that guesses ahead, which reads all of them. Is this layer cut
+ * and the FFN; unless it has a draft layer, which reads all of them. Is this layer cut
  * so? */
 static inline bool sl_forward_cuts(const struct sl_forward *f, uint32_t layer) {
     const struct sl_step *s = &f->step;
@@ -365,7 +365,7 @@ enum sl_status sl_forward_cut(struct sl_forward *f, struct sl_rows *r, const flo
 enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
                                   struct sl_place *where) SL_MUST_CHECK;
 
-/* forward_output.c: the last norm and the output matrix, of the model or of a layer that guesses
+/* forward_output.c: the last norm and the output matrix, of the model or of a draft layer
  * ahead, as sl_forward_output(). */
 struct sl_head {
     const float *norm, *norm_bias;

@@ -36,7 +36,7 @@ static void ask_streams(struct sl_op_asker *a, const struct sl_model *model) {
     }
 }
 
-/* Of a layer that guesses ahead, beside its kinds. */
+/* Of a draft layer, besides its kinds. */
 static void ask_draft(struct sl_op_asker *a, const struct sl_layer *layer) {
     sl_ask_plain(a, SL_OP_rms_norm);
     sl_ask_plain(a, SL_OP_gather_rows);

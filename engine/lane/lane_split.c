@@ -19,8 +19,8 @@
 #define TIME_AGAIN 32u
 /* The weight of an exact time against earlier ones. */
 #define TIME_WEIGHT 0.25
-/* A share of the CPU must save so much of the time, and what it costs beside the measured: results
- * go up, and only then the next layer is enqueued. */
+/* A share of the CPU must save so much of the time, and what it costs besides what is measured:
+ * results go up, and only then the next layer is enqueued. */
 #define GAIN         0.97
 #define LANE_COST_NS 15000.0
 /* Layers without the CPU until it is tried again. */

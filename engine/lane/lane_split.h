@@ -21,7 +21,7 @@ struct sl_lane_split {
     uint32_t last;               /* layers in a row in which the CPU ended after the copies */
     uint32_t unused;             /* layers since the CPU was used last */
     uint32_t percent, carry;     /* forced share; its remainder, in hundredths of an expert */
-    double saved_ns;             /* in all, beside the link alone, as far as the measured tells */
+    double saved_ns; /* in all, compared with the link alone, as far as the measured tells */
     bool forced;
 };
 

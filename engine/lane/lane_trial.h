@@ -1,5 +1,5 @@
 /* Are steps faster with the CPU lane (cpu_lane.h)? This is tried now and then: some steps run
- * without it, or with it while it is off, and the faster way is kept. What the lane costs beside
+ * without it, or with it while it is off, and the faster way is kept. What the lane costs besides
  * its own computing (threads that are awake, rows that come down, results that go up, later
  * launches) need not be known for that.
  *

@@ -133,7 +133,7 @@ static uint32_t tails_held(const struct sl_memory_plan *p, const struct sl_seq_s
     return shape->tail_gaps && few < all ? few : all;
 }
 
-/* ... and what it may leave of its text for others to go on from, beside. A state is as large as
+/* ... and what it may leave of its text for others to go on from, besides. A state is as large as
  * keys and values of many positions: a session leaves no more bytes of states than it has of those,
  * but two, so that a prompt's end stays when the answer ends. */
 static uint32_t tails_kept(const struct sl_memory_plan *p, const struct sl_seq_shape *shape) {
@@ -258,7 +258,7 @@ static uint64_t n_stacks(const struct sl_memory_plan *p) {
 
 /* Messages to and from a stage are bounded as if it had all layers, so that both ends count alike.
  */
-#define RECEIVED_MESSAGES 3u /* at each end, beside those that wait to be sent */
+#define RECEIVED_MESSAGES 3u /* at each end, besides those that wait to be sent */
 
 static struct sl_message_limits message_limits(const struct sl_hparams *whole,
                                                const struct sl_memory_plan *p) {
@@ -359,7 +359,7 @@ static bool fits_host(const struct sl_memory_plan *p) {
     return sl_plan_fixed_bytes(p) <= p->budget_bytes && p->pinned_bytes <= p->pinned_budget_bytes;
 }
 
-/* Why the host's CPU cannot compute experts beside this device; NULL: it can. */
+/* Why the host's CPU cannot compute experts alongside this device; NULL: it can. */
 static const char *why_no_lane(const struct subject *s, const struct sl_memory_plan *p) {
     if (!p->discrete)
         return "the device computes in host memory";
@@ -399,7 +399,7 @@ static enum sl_status plan_streaming(const struct subject *s, const struct sl_ex
     plan_lane(s, p);
     if (p->config.lane == SL_LANE_ON && !p->lane_rows)
         return sl_fail(err, SL_ERR_CONFIG,
-                       "the CPU cannot compute experts beside %s: %s (--cpu-lane auto or off)",
+                       "the CPU cannot compute experts alongside %s: %s (--cpu-lane auto or off)",
                        s->dev ? s->dev->caps.name : "this device", p->lane_why_not);
     enum sl_status status = plan_weights(s, false, p, err);
     plan_fixed(s, p);

@@ -1,4 +1,4 @@
-/* What a plan takes beside slots, and whether that fits. */
+/* What a plan takes besides slots, and whether that fits. */
 #include "engine/plan/memory_plan_internal.h"
 
 /* What the process holds when it is asked varies by some pages from run to run. */

@@ -26,8 +26,8 @@ struct sl_ceilings sl_ceilings(uint64_t dense_bytes, uint64_t routed_bytes, doub
  *
  * d: what the device's slots hold of A. Bytes from disk pass the link as they come. */
 struct sl_tier_rates {
-    double memory, link, disk; /* bytes/s; 0 = unknown. Where the host's CPU computes experts beside
-                                  the device, link is what both take together */
+    double memory, link, disk; /* bytes/s; 0 = unknown. Where the host's CPU computes experts
+                                  alongside the device, link is what both take together */
 };
 /* Of a stage of the plan, by the speeds that it has: infinite for one that computes in RAM. */
 double sl_stage_link_rate(const struct sl_memory_plan *plan, uint32_t stage);

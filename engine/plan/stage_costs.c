@@ -21,7 +21,7 @@ struct measure {
     const struct sl_device *dev;
     struct sl_plan_place place;
     struct sl_memory_plan plan; /* of the slice that was looked at last */
-    uint64_t tokens_bytes;      /* of a stage that is not the first, beside its layers' */
+    uint64_t tokens_bytes;      /* of a stage that is not the first, besides its layers' */
 };
 
 static enum sl_status look(struct measure *m, uint32_t first, uint32_t n,

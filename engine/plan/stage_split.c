@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reading an expert over the link, or from disk, beside reading it from the card's memory: 4.5 TB/s
- * and 52 GB/s on an H200, 1 TB/s and 25 GB/s on cards for desktops. */
+/* Reading an expert over the link, or from disk, compared with reading it from the card's
+ * memory: 4.5 TB/s and 52 GB/s on an H200, 1 TB/s and 25 GB/s on cards for desktops. */
 #define ELSEWHERE_TIMES 64.0
 /* What a layer takes besides reading: its kernels' beginnings and ends, and what they compute. On
  * an H200 one that reads 37 MB a token takes 34 us, of which reading is 9. */

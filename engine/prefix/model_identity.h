@@ -1,4 +1,4 @@
-/* What the bits of a KV page depend on, beside its text, as one hash. */
+/* What the bits of a KV page depend on, besides its text, as one hash. */
 #ifndef SL_ENGINE_MODEL_IDENTITY_H
 #define SL_ENGINE_MODEL_IDENTITY_H
 

@@ -18,7 +18,7 @@ void sl_read_depth_init(struct sl_read_depth *d);
 void sl_read_depth_look(struct sl_read_depth *d, uint32_t n_reading);
 /* What was seen until now does not count: somebody has waited for reads, or the plan is new. */
 void sl_read_depth_restart(struct sl_read_depth *d);
-/* Reads of so many bytes each that may be started beside n_reading; 0: it is reached. */
+/* Reads of so many bytes each that may be started besides n_reading; 0: it is reached. */
 uint32_t sl_read_depth_room(struct sl_read_depth *d, uint32_t n_reading, uint64_t read_bytes);
 
 #endif

@@ -1,5 +1,5 @@
 /* Whether drafts pay: steps with and without are compared as they come, a few at a time in turn. A
- * step with drafts takes longer, by what the layer that guesses takes and by the experts that the
+ * step with drafts takes longer, by what the draft layer takes and by the experts that the
  * additional rows touch, and gives more tokens. While they do not pay the layer sees nothing
  * either, and is tried again with texts that it has seen from their start on, each time after a
  * longer rest.

@@ -1,4 +1,4 @@
-/* Drafts by the model's own layer that guesses tokens ahead (sl_model_add_drafts).
+/* Drafts by the model's own draft layer (sl_model_add_drafts).
  *
  * The layer's row of position i is made of token i and of the model's state at position i - 1, and
  * writes the layer's KV of position i, in the same page as that of all other layers. So what a page

@@ -1,9 +1,9 @@
 /* How large are the slices of a prompt that passes several stages alone? Small ones let all stages
  * work at once: n slices take n + stages - 1 times what one takes at a stage. But what each slice
- * costs beside its rows (weights that are read again, kernels with few rows) counts n times. So the
- * batch, its half and its quarter are compared by what their rows have taken: a size that is not
- * known yet is tried if it might be clearly better. Times and rows come in as numbers. One thread;
- * nothing is allocated. */
+ * costs besides its rows (weights that are read again, kernels with few rows) counts n times. So
+ * the batch, its half and its quarter are compared by what their rows have taken: a size that is
+ * not known yet is tried if it might be clearly better. Times and rows come in as numbers. One
+ * thread; nothing is allocated. */
 #ifndef SL_ENGINE_PROMPT_SLICES_H
 #define SL_ENGINE_PROMPT_SLICES_H
 

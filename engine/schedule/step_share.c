@@ -47,7 +47,7 @@ uint32_t sl_pace_rows(const struct sl_pace *p, uint32_t room, uint32_t n_decode,
     return n < room ? n : room;
 }
 
-/* Rows that a session wants beside its one generated row: the rest of its prompt, or after it lost
+/* Rows that a session wants besides its one generated row: the rest of its prompt, or after it lost
  * its slot of its answer. */
 static uint32_t rows_wanted(const struct sl_session *s) {
     return sl_session_decodes(s) ? sl_session_todo(s) : s->n_prompt - s->n_fed;
@@ -74,8 +74,8 @@ static uint32_t share_generated(struct sl_engine *e, uint32_t *out_hungry) {
     return n_decode;
 }
 
-/* Room for prompt rows beside n_decode generated ones. Where fewer sessions run than steps may be
- * under way, a prompt is cut so that all stages have some of it. */
+/* Room for prompt rows alongside n_decode generated ones. Where fewer sessions run than steps may
+ * be under way, a prompt is cut so that all stages have some of it. */
 static uint32_t room_for_prompts(struct sl_engine *e, uint32_t n_decode, uint32_t n_elsewhere,
                                  bool overlaps) {
     uint32_t room = e->plan.config.batch_tokens - n_decode, n_running = 0, n_left = 0, n_chosen = 0;

@@ -1,4 +1,4 @@
-/* How many rows each session has in a step, and how many prompt rows may stand beside generated
+/* How many rows each session has in a step, and how many prompt rows may stand alongside generated
  * ones so that these come in time. */
 #ifndef SL_ENGINE_STEP_SHARE_H
 #define SL_ENGINE_STEP_SHARE_H
@@ -30,14 +30,14 @@ void sl_pace_learn(struct sl_pace *p, uint32_t n_prompt, uint32_t n_decode, uint
  * takes where several steps are under way: each of them takes as long as all of them together. 0 =
  * not known yet. */
 double sl_pace_row_cost_ns(const struct sl_pace *p);
-/* Prompt rows for the next step of which at most `room` have space, beside n_decode generated ones;
- * n_hungry sessions want some. */
+/* Prompt rows for the next step of which at most `room` have space, alongside n_decode generated
+ * ones; n_hungry sessions want some. */
 uint32_t sl_pace_rows(const struct sl_pace *p, uint32_t room, uint32_t n_decode, uint32_t n_hungry);
 
 /* Sets step_rows of every session that is chosen for the step, and 0 of the others; n_elsewhere
  * others generate in other steps meanwhile. Generated rows first, one each; what is left of the
  * batch, or of the pace, goes to prompts in equal shares, and what a short one does not need to the
- * others. overlaps: other steps may be under way beside this one. */
+ * others. overlaps: other steps may be under way alongside this one. */
 void sl_share_rows(struct sl_engine *e, uint32_t n_elsewhere, bool overlaps);
 
 #endif

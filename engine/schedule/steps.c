@@ -89,7 +89,7 @@ static bool keeps_next(const struct sl_engine *e) {
 }
 
 /* Rows that are kept stay at the last stage until the next step comes there: no other one is under
- * way beside theirs. */
+ * way alongside theirs. */
 static bool keeps_alone(const struct sl_engine *e) {
     return e->n_flying && (e->flying[e->n_flying - 1]->step.keep_all || keeps_next(e));
 }
@@ -267,7 +267,7 @@ static void step_done(struct sl_engine *e, struct sl_micro_batch *l) {
     }
 }
 
-/* Counts what the step took and gives each session its share. Of steps that ran beside each other
+/* Counts what the step took and gives each session its share. Of steps that ran at the same time
  * each counts the time since the one before it ended. */
 static void account(struct sl_engine *e, struct sl_micro_batch *l, uint64_t now) {
     const struct sl_step *step = &l->step;

@@ -64,10 +64,10 @@ struct sl_session {
     uint32_t draft_at;
     uint32_t draft[SL_MAX_DRAFT];
     uint32_t n_drafted, n_draft_accepted; /* verified so far; of them: they did follow */
-    uint32_t n_guessed; /* positions that the layer which guesses has seen (guess.c) */
-    bool unseen;        /* it has missed some */
-    uint64_t parked_ns; /* since when: PARKED, SWAPPED */
-    bool first_done;    /* the prompt has been processed once */
+    uint32_t n_guessed;                   /* positions that the draft layer has seen (guess.c) */
+    bool unseen;                          /* it has missed some */
+    uint64_t parked_ns;                   /* since when: PARKED, SWAPPED */
+    bool first_done;                      /* the prompt has been processed once */
     /* Losses of a machine since it came to interrupted_at, tokens and rows that its sink knew then:
      * what it asks could be their reason. */
     uint32_t n_interrupted;

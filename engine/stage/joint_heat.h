@@ -21,8 +21,8 @@ void sl_joint_heat_close(struct sl_joint_heat **j);
 size_t sl_joint_heat_bytes(const struct sl_hparams *hp);
 const struct sl_heat *sl_joint_heat(const struct sl_joint_heat *j);
 
-/* Gathers what the stages know, after what is under way, and has it written, beside the caller's
- * work unless now is set. The scheduler's. */
+/* Gathers what the stages know, after what is under way, and has it written; unless now is set,
+ * the caller goes on meanwhile. The scheduler's. */
 void sl_joint_heat_save(struct sl_joint_heat *j, struct sl_pipeline *p, bool now);
 
 #endif

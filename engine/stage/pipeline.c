@@ -260,7 +260,7 @@ static void leave(struct worker *w, struct sl_pipeline_item *item, bool passed_o
         hooks.arrived(hooks.ctx);
 }
 
-/* The one that follows begins now, beside the rest of what this one does. The item is done when
+/* The one that follows begins now, while this one does the rest. The item is done when
  * both are. */
 static void was_passed(struct sl_stage_owner *o, struct sl_stage_call *c) {
     struct worker *w = (struct worker *)(void *)o;

@@ -96,7 +96,7 @@ enum sl_status sl_stage_local_step(struct sl_stage_local *s, struct sl_stage_cal
 void sl_stage_local_rows(struct sl_stage *stage, struct sl_stage_call *c, const float *rows);
 float *sl_stage_local_place(struct sl_stage *stage, uint32_t micro_batch);
 
-/* stage_local_step.c: rows of the layer that guesses ahead, behind the stage's last step and before
+/* stage_local_step.c: rows of the draft layer, behind the stage's last step and before
  * anything else is asked of it. Of the only stage, on the thread that has it. SL_AGAIN: the guesses
  * are worth nothing. */
 enum sl_status sl_stage_local_draft(struct sl_stage_local *s, const struct sl_draft_rows *rows,

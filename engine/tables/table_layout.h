@@ -8,7 +8,7 @@
 
 /* In masks: bit (1 << id). */
 enum sl_table_id {
-    SL_TABLE_TOKENS, /* the tokens' embeddings; not where the output or a layer that guesses ahead
+    SL_TABLE_TOKENS, /* the tokens' embeddings; not where the output or a draft layer
                         needs the same matrix as a whole */
     SL_TABLE_LAYERS, /* embeddings of the layers' own */
     SL_TABLES
@@ -27,7 +27,7 @@ uint64_t sl_tables_bytes(const struct sl_model *model, uint32_t tables);
 /* Layers' embeddings: a slice needs those of its own layers alone, which are some columns of one
  * tensor (SL_G_LAYER_EMBD) and some rows of another (SL_G_LAYER_PROJ). Which layers' it keeps, of
  * the whole model's: its own, and where their first or last element is within a block of the
- * tensor's type some beside them. All where the table's rows are larger than SL_ROW_BYTES; none in
+ * tensor's type some besides them. All where the table's rows are larger than SL_ROW_BYTES; none in
  * a model without. */
 struct sl_kept_layers {
     uint32_t first, n;

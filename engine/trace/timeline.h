@@ -1,5 +1,5 @@
 /* A file that shows what happened when: steps, layers, operations, waits, and each read from disk
- * on a track of its own; of stages on other machines their steps, in a lane for each machine.
+ * on a track of its own; of stages on other machines their steps, on a track for each machine.
  * Chrome's trace event format (JSON object, "traceEvents"), which Perfetto and chrome://tracing
  * open. Source: Trace Event Format, Google, the sections on complete events, counters and metadata.
  *
@@ -51,7 +51,7 @@ void sl_timeline_stage(struct sl_timeline *t, uint32_t i);
 /* The same for a while, of the scheduler's thread; and no longer. */
 void sl_timeline_as_stage(uint32_t i);
 void sl_timeline_as_steps(void);
-/* A stage, numbered from 0, is on another machine: a lane of that number, from 0, with that name.
+/* A stage, numbered from 0, is on another machine: a track of that number, from 0, with that name.
  * What the name has of quotes, backslashes and control characters is replaced. */
 void sl_timeline_machine(struct sl_timeline *t, uint32_t stage, uint32_t machine, const char *name);
 /* A span of such a stage, by this machine's clock. Nothing is drawn of a stage that no machine was

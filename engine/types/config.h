@@ -124,7 +124,7 @@ enum sl_tables_where {
     SL_TABLES_STREAMED, /* their rows are read when tokens need them, also when they would fit */
 };
 
-/* Whether the host's CPU computes experts beside a discrete device (engine/lane/cpu_lane.h). */
+/* Whether the host's CPU computes experts alongside a discrete device (engine/lane/cpu_lane.h). */
 enum sl_lane_use {
     SL_LANE_AUTO, /* where it can, as far as it pays */
     SL_LANE_ON,   /* the same; refused where it cannot */
@@ -184,7 +184,7 @@ struct sl_engine_config {
     uint32_t parallel;     /* sessions that run at once; 0 = 4 */
     uint32_t batch_tokens; /* rows of one step at most; 0 = 512 */
     uint32_t queue_max;    /* requests waiting at most; 0 = 256 */
-    uint32_t max_stall_ms; /* prompt rows beside generated ones are limited so that a step
+    uint32_t max_stall_ms; /* prompt rows alongside generated ones are limited so that a step
                               ends within this time, but to no less than 8; 0 = 300 */
     uint32_t draft_tokens; /* drafted at once for a session at most, SL_MAX_DRAFT at most; 0 =
                               none */
@@ -222,7 +222,7 @@ struct sl_engine_config {
     uint64_t ram_bytes, process_bytes;
     const struct sl_plan_row *process_rows;
     uint32_t n_process_rows;
-    /* Of ram_bytes too: what connections to other machines take here, beside the messages that
+    /* Of ram_bytes too: what connections to other machines take here, besides the messages that
      * arrive and wait to be sent, which the plan knows. */
     uint64_t link_bytes;
     uint64_t pinned_bytes; /* of ram_bytes, how much may be pinned for devices; 0 = all */

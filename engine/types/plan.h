@@ -17,7 +17,7 @@ struct sl_plan_stage {
     uint32_t host; /* which of the plan's hosts has the device */
     uint32_t first_layer, n_layer;
     bool streaming;
-    bool lane; /* the host's CPU computes experts beside it */
+    bool lane; /* the host's CPU computes experts alongside it */
     uint32_t n_device_slots, n_slots, n_experts;
     /* As in struct sl_memory_plan; classes are those of the stage's slice. */
     uint32_t class_slots[SL_SLAB_CLASSES], device_class_slots[SL_SLAB_CLASSES];
@@ -76,7 +76,7 @@ struct sl_memory_plan {
     bool pages_discrete; /* some stage's KV is: pages that it gives up are copied to the host's */
     bool loads_by_copy;  /* some stage's weights pass through buffers */
     bool streaming;      /* routed experts pass through slots */
-    /* The host's CPU computes experts beside the device, in steps of so many generated rows at
+    /* The host's CPU computes experts alongside the device, in steps of so many generated rows at
      * most; 0: it does not, and why, where it might have. */
     uint32_t lane_rows, lane_threads;
     const char *lane_why_not;              /* static; NULL: there is nothing to say */

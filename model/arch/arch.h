@@ -97,7 +97,7 @@ struct sl_arch {
     const struct sl_arch_name *names; /* NULL, or up to one whose name is NULL */
     /* NULL, or what is the family's own, when all else has been read: its keys are in keys. */
     enum sl_status (*read_own)(struct sl_keys *k, struct sl_hparams *hp, struct sl_layer *layers);
-    /* Layer roles by SL_ROLE(), beside those without which a layer of its kind cannot be: required
+    /* Layer roles by SL_ROLE(), besides those without which a layer of its kind cannot be: required
      * where the layer's kinds know them; allowed there. What is in none is refused. */
     sl_roles needs, optional;
 };

@@ -1,7 +1,7 @@
 /* Ling 3.0: Kimi Delta Attention whose decays have a bound, its decays and gate one matrix each; in
  * every fourth or sixth layer latent attention that is rotated, with a gate of each head; dense
  * layers first; a router of sigmoids that chooses by groups; SwiGLU with limits in some layers;
- * perhaps a layer that guesses ahead. Source: Ling Team 2026, "Ling-3.0", model card and
+ * perhaps a draft layer. Source: Ling Team 2026, "Ling-3.0", model card and
  * configuration; key names of ggml's GGUF. */
 #include "model/arch/arch_internal.h"
 

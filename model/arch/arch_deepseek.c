@@ -3,7 +3,7 @@
  *
  * DeepSeek-V2, V2-Lite, V3 and R1, and those built like them: Kimi-K2, GLM-4.7-Flash; Mistral 4.
  * Latent attention; the first layers are dense; shared experts without a gate; V3's router takes
- * sigmoids, with a bias for the choice alone; perhaps layers that guess ahead. Source: DeepSeek-AI
+ * sigmoids, with a bias for the choice alone; perhaps draft layers. Source: DeepSeek-AI
  * 2024, "DeepSeek-V2" and "DeepSeek-V3 Technical Report", section 2. */
 #include "model/arch/arch_internal.h"
 

@@ -41,7 +41,7 @@ static const struct sl_arch_name names[] = {
 #define N_STREAM    4u /* that any model has, and llama.cpp computes */
 #define MAX_ITERS   1000u
 
-/* The array may have values of layers that guess ahead, whether the file has them or not. */
+/* The array may have values of draft layers, whether the file has them or not. */
 static enum sl_status read_ratios(struct sl_keys *k, const struct sl_hparams *hp, uint32_t *out) {
     const struct sl_gguf_kv *kv = sl_keys_find(k, ratios_key);
     if (!kv || kv->type != SL_GGUF_ARRAY || kv->n_elems < hp->n_layer)

@@ -2,7 +2,7 @@
  * positions, the others to a window, with heads, latents and a rotation of their own; both have a
  * gate of each head, and the elements of key that heads share are normed. The first layers are
  * dense, the others have experts, a router of sigmoids with a bias for the choice, and shared
- * experts; perhaps layers that guess ahead. Source: rednote-hilab 2026, "dots3-note",
+ * experts; perhaps draft layers. Source: rednote-hilab 2026, "dots3-note",
  * configuration; names of llama.cpp's GGUF. */
 #include "model/arch/arch_internal.h"
 

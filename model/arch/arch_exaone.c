@@ -1,6 +1,6 @@
 /* K-EXAONE: windows in three layers of four; the fourth rotates nothing. Norms of q and k; the
  * first layers are dense; the router takes sigmoids, perhaps with a bias for the choice; a shared
- * expert without a gate; perhaps layers that guess ahead. Source: LG AI Research 2026, "K-EXAONE
+ * expert without a gate; perhaps draft layers. Source: LG AI Research 2026, "K-EXAONE
  * Technical Report", section 2. */
 #include "model/arch/arch_internal.h"
 

@@ -1,6 +1,6 @@
 /* GLM with experts, 4.5-Air to 4.7, and the text of 4.5V: half of each head is rotated; q and k are
  * normed in the larger models alone; the first layers are dense; the router takes sigmoids, with a
- * bias for the choice; a shared expert without a gate; perhaps layers that guess ahead.
+ * bias for the choice; a shared expert without a gate; perhaps draft layers.
  * Source: GLM-4.5 Team 2025, "GLM-4.5: Agentic, Reasoning, and Coding Foundation Models". */
 #include "model/arch/arch.h"
 

@@ -19,7 +19,7 @@ enum key_use {
                     which mean "none" in these, pass */
     KEY_LEAD,    /* read where the architecture has dense layers among those with experts, else
                     neutral */
-    KEY_NEXTN,   /* the same where it has layers that guess ahead */
+    KEY_NEXTN,   /* the same where it has draft layers */
     /* Read where the architecture has a gated delta net, or multi-section RoPE; else not known: */
     KEY_DELTA,
     KEY_SECTIONS,

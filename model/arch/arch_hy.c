@@ -1,6 +1,6 @@
 /* Hunyuan V3 (Hy3): norms of q and k before the rotation; layers without a router are dense; the
  * router takes sigmoids, perhaps with a bias for the choice; a shared expert without a gate;
- * perhaps layers that guess ahead. Source: Tencent 2026, "Hy3", model card; names of llama.cpp's
+ * perhaps draft layers. Source: Tencent 2026, "Hy3", model card; names of llama.cpp's
  * GGUF. */
 #include "model/arch/arch_internal.h"
 

@@ -1,6 +1,6 @@
 /* Xiaomi's MiMo-V2: layers with a window have other numbers of heads than those without, and sinks;
  * keys are wider than values, which are scaled; a router of sigmoids with a bias for the choice;
- * layers without a router are dense; perhaps layers that guess ahead.
+ * layers without a router are dense; perhaps draft layers.
  * Source: Xiaomi 2025, "MiMo-V2-Flash"; names of llama.cpp's GGUF. */
 #include "model/arch/arch_internal.h"
 

@@ -1,7 +1,7 @@
 /* StepFun's Step-3.5: layers with a window have other numbers of heads and another rotation than
  * those without, which rotate half as many elements; a sigmoid gate of each head; SwiGLU with
  * limits; a router of sigmoids with a bias for the choice; layers without a router are dense;
- * layers that guess ahead. Source: StepFun 2026, "Step-3.5-Flash"; names of llama.cpp's GGUF. */
+ * draft layers. Source: StepFun 2026, "Step-3.5-Flash"; names of llama.cpp's GGUF. */
 #include "model/arch/arch_internal.h"
 
 #include <inttypes.h>

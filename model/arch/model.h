@@ -240,7 +240,7 @@ enum sl_layer_role {
     SL_L_KDA_GATE_A,  /* ssm_g_a.weight, as the decays' */
     SL_L_KDA_GATE_B,  /* ssm_g_b.weight [head_dim, inner] */
     SL_L_KDA_NORM,    /* [head_dim] */
-    /* Of a layer that guesses tokens ahead: norms of a token's embedding and of the last layer's
+    /* Of a draft layer: norms of a token's embedding and of the last layer's
      * state at the token before it; a matrix that makes its input of the two; the norm of what it
      * gives; an embedding and an output matrix of its own, or the model's. */
     SL_L_DRAFT_EMBD_NORM,  /* nextn.enorm.weight */
@@ -274,7 +274,7 @@ enum sl_status sl_model_open(const char *path, struct sl_model **out_model,
 enum sl_status sl_model_from_gguf(struct sl_gguf *gguf, struct sl_model **out_model,
                                   struct sl_err *err) SL_MUST_CHECK;
 void sl_model_close(struct sl_model **m);
-/* Takes the first of the layers that guess tokens ahead to the model's layers, as the last of them.
+/* Takes the first of the draft layers to the model's layers, as the last of them.
  * Before anything else has seen the model. SL_ERR_UNSUPPORTED: the file has none, or it is not
  * known how those of its architecture work; the model is as it was. Other errors are those of
  * opening. */

@@ -68,7 +68,7 @@ struct sl_answer_format {
     bool think_calls;           /* call_open ends reasoning too */
     bool one_call;              /* a second call in the same answer cannot be written */
     bool short_ids;             /* ids of calls must be nine letters or digits */
-    const char *reasoning_key;  /* as its template wants it in messages, beside the API's name */
+    const char *reasoning_key;  /* as its template wants it in messages, besides the API's name */
     const char *name_key;       /* JSON: as the model writes it; NULL: "name" */
     const char *id_key;         /* JSON: a number as text that may stand before the name */
     const char *arguments_key;  /* JSON: as the model writes it; both are read */

@@ -10,7 +10,7 @@
  * have an empty one in any form. */
 struct sl_chat_form {
     bool arguments_as_text; /* calls' arguments: the JSON text they came in, not an object */
-    bool empty_content;     /* absent text beside calls: an empty string, not none */
+    bool empty_content;     /* absent text alongside calls: an empty string, not none */
 };
 
 /* Immutable after init; any thread may use it. */

@@ -57,8 +57,8 @@ SL_J_FUNC(str_rpartition, self) {
 }
 
 /* The part of self that optional bounds (characters) select; false when start is past the end. */
-static bool window(struct sl_jrt *rt, struct sl_jv self, const struct sl_jv *bound,
-                   struct sl_jv *out, int64_t *out_start) {
+static bool select_part(struct sl_jrt *rt, struct sl_jv self, const struct sl_jv *bound,
+                        struct sl_jv *out, int64_t *out_start) {
     int64_t n = (int64_t)sl_j_chars(rt, self.s), start = 0, stop = n;
     if (sl_j_given(bound[0]) && bound[0].type != SL_J_NONE)
         start = sl_j_need_int(rt, bound[0], "start");
@@ -78,7 +78,7 @@ static bool window(struct sl_jrt *rt, struct sl_jv self, const struct sl_jv *bou
 static struct sl_jv affix(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg, bool at_end) {
     struct sl_jv part, one = arg[0];
     int64_t start;
-    bool in = window(rt, self, arg + 1, &part, &start);
+    bool in = select_part(rt, self, arg + 1, &part, &start);
     struct sl_jv *v = &one;
     size_t n = 1;
     if (arg[0].type == SL_J_TUPLE) {
@@ -110,7 +110,7 @@ static struct sl_jv find(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg
     struct sl_jv part;
     int64_t start;
     const char *hit = NULL;
-    if (window(rt, self, arg + 1, &part, &start))
+    if (select_part(rt, self, arg + 1, &part, &start))
         hit = right ? sl_j_find_last(rt, part.s->p, part.s->p + part.s->len, needle)
                     : sl_j_find(rt, part.s, part.s->p, needle);
     if (!hit && must)
@@ -132,7 +132,7 @@ SL_J_FUNC(str_count, self) {
     const struct sl_jstr *needle = sl_j_need_str(rt, arg[0]);
     struct sl_jv part;
     int64_t start, n = 0;
-    if (!window(rt, self, arg + 1, &part, &start))
+    if (!select_part(rt, self, arg + 1, &part, &start))
         return sl_j_int(0);
     if (!needle->len)
         return sl_j_int((int64_t)sl_j_chars(rt, part.s) + 1);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Of a search: how much is looked at before it is charged. */
-enum { FIRST_WINDOW = 1024, LAST_WINDOW = 256 << 10 };
+enum { FIRST_PIECE = 1024, LAST_PIECE = 256 << 10 };
 
 struct sl_jv sl_j_escape(struct sl_jrt *rt, struct sl_jv v) {
     const struct sl_jstr *s = sl_j_to_str(rt, v);
@@ -111,20 +111,20 @@ bool sl_j_str_is(const struct sl_jstr *a, const char *b) {
 const char *sl_j_find(struct sl_jrt *rt, const struct sl_jstr *s, const char *from,
                       const struct sl_jstr *needle) {
     const char *end = s->p + s->len;
-    size_t m = needle->len, window = FIRST_WINDOW;
+    size_t m = needle->len, piece = FIRST_PIECE;
     if (!m)
         return from;
-    /* Window by window, so that what is charged is what was searched. They overlap by what may be
+    /* Piece by piece, so that what is charged is what was searched. They overlap by what may be
      * the start of a hit, and are larger than that: the sum stays linear. */
     while (m <= (size_t)(end - from)) {
-        size_t left = (size_t)(end - from), n = window + m < left ? window + m : left;
+        size_t left = (size_t)(end - from), n = piece + m < left ? piece + m : left;
         const char *hit = memmem(from, n, needle->p, m);
         sl_j_charge_n(rt, hit ? (size_t)(hit - from) + m : n, SL_J_SCAN);
         if (hit || n == left)
             return hit;
         from += n - m + 1;
-        window = window < LAST_WINDOW ? 2 * window : window;
-        window = window < m ? m : window;
+        piece = piece < LAST_PIECE ? 2 * piece : piece;
+        piece = piece < m ? m : piece;
     }
     return NULL;
 }
@@ -140,7 +140,7 @@ const char *sl_j_find_last(struct sl_jrt *rt, const char *begin, const char *end
      * many of them nearly match is paid for by its author. */
     const char *first = begin + m - 1;
     while (end > first) {
-        size_t left = (size_t)(end - first), n = left < LAST_WINDOW ? left : LAST_WINDOW;
+        size_t left = (size_t)(end - first), n = left < LAST_PIECE ? left : LAST_PIECE;
         const char *from = end - n, *at = memrchr(from, needle->p[m - 1], n);
         sl_j_charge_n(rt, at ? (size_t)(end - at) : n, SL_J_SCAN);
         end = at ? at : from;

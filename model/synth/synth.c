@@ -148,7 +148,7 @@ static bool make_cycle(struct job *j) {
     return true;
 }
 
-/* Does a layer that guesses ahead know what follows the token? */
+/* Does a draft layer know what follows the token? */
 static bool is_known(const struct sl_synth_config *c, uint32_t token) {
     struct sl_rng r = stream(c->seed, STREAM_KNOWN, token);
     return sl_rng_below(&r, 100) < c->nextn_right;

@@ -59,11 +59,11 @@ enum {
     SL_SYNTH_MAMBA = 1 << 30,   /* Mamba-2 in their place */
     SL_SYNTH_MAMBA1 = 1u << 31, /* Mamba-1 */
     SL_SYNTH_KEYLESS = SL_SYNTH_CONV | SL_SYNTH_MAMBA | SL_SYNTH_MAMBA1,
-    SL_SYNTH_NEXTN = 1 << 16,        /* layers that guess ahead, where some are asked for */
+    SL_SYNTH_NEXTN = 1 << 16,        /* draft layers, where some are asked for */
     SL_SYNTH_MAY_NORM = 1 << 17,     /* q and k are normed, unless the config says otherwise */
     SL_SYNTH_MAY_SECTIONS = 1 << 18, /* multi-section RoPE, where it is asked for */
     SL_SYNTH_NEXTN_OUT = 1 << 23,    /* such layers have a norm of their output */
-    SL_SYNTH_SHARED_EACH = 1 << 21,  /* beside their number the file has each one's width */
+    SL_SYNTH_SHARED_EACH = 1 << 21,  /* besides their number the file has each one's width */
     SL_SYNTH_WEIGHTS_NORM = 1 << 22, /* experts' weights are divided by their sum */
     SL_SYNTH_BOTH_FF = 1 << 20,      /* an expert's width has two keys, feed_forward_length too */
     SL_SYNTH_NEXTN_DENSE = 1 << 24,  /* such layers have no experts */

@@ -38,7 +38,7 @@ static uint64_t larger(uint64_t a, uint64_t b) {
 }
 
 static uint64_t threads_bytes(const struct sl_server_config *c) {
-    /* TLS beside a UNIX socket, which has none: two pools. */
+    /* TLS alongside a UNIX socket, which has none: two pools. */
     uint32_t pools = c->tls_cert && c->unix_socket ? 2 : 1;
     return (pools * c->n_http_threads + c->n_workers + OTHER_THREADS) * THREAD_BYTES;
 }

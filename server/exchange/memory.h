@@ -1,4 +1,4 @@
-/* How much memory the server may take beside the engine, for the memory plan, and the limits that
+/* How much memory the server may take besides the engine, for the memory plan, and the limits that
  * follow from a given sum.
  *
  * Four things grow with what clients send: bodies being received, what a worker makes of one

@@ -29,7 +29,7 @@ struct sl_renderer {
     void (*end)(struct sl_buf *b, struct sl_gen *g);
     void (*fail)(struct sl_buf *b, struct sl_gen *g, const struct sl_http_error *e);
     void (*keepalive)(struct sl_buf *b,
-                      struct sl_gen *g); /* beside the comment that all events' streams get */
+                      struct sl_gen *g); /* besides the comment that all events' streams get */
 };
 
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define BUCKETS     1024u
-#define ENTRY_BYTES 256u /* of an entry beside its texts: the struct, what malloc adds for each */
+#define ENTRY_BYTES 256u /* of an entry besides its texts: the struct, what malloc adds to each */
 
 struct entry {
     struct sl_stored_response r;

@@ -1,4 +1,4 @@
-/* The parameters of a generation request, beside its prompt. */
+/* The parameters of a generation request, besides its prompt. */
 #ifndef SL_SERVER_PARAMS_H
 #define SL_SERVER_PARAMS_H
 
@@ -12,7 +12,7 @@
 
 #define SL_MAX_CHOICES 128u
 
-/* What a renderer needs to know of the request beside the parameters. */
+/* What a renderer needs to know of the request besides the parameters. */
 struct sl_request_about {
     char *members;      /* owned; JSON members that the answer repeats: ,"a":1,"b":2; NULL = none */
     char *input;        /* owned; items to be kept with the response, JSON; NULL: nothing is kept */
@@ -36,7 +36,7 @@ struct sl_gen_params {
     bool timings_per_token; /* in streams of OpenAI's and llama.cpp's APIs */
     bool return_progress;   /* of the prompt, in the same streams */
     bool raw_reasoning;     /* reasoning stays in the content, with its markers */
-    uint32_t *stop_ids;     /* owned; tokens that end the answer beside the model's own */
+    uint32_t *stop_ids;     /* owned; tokens that end the answer besides the model's own */
     uint32_t n_stop_ids;
     bool cache_prompt; /* reuse cached prefixes, and leave this prompt to others */
     float timeout_s;   /* for the whole request, waiting included; 0 = the server's */

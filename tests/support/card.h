@@ -34,7 +34,7 @@ struct card_config {
     bool integrated, no_graphs, no_placed, no_fused;
     bool lane;          /* its experts have the host's bits, so that the CPU may compute some */
     uint64_t lacks_ops; /* a bit for each enum sl_op */
-    bool mailbox;       /* replays run at once, and the host sees what they copied: caps.told */
+    bool mailbox;       /* replays run at once, and the host sees what they copied: caps.mailbox */
     /* Faults: the number, from 1, of the call that fails; 0 = none. */
     uint64_t fail_alloc; /* of alloc: out of memory */
     uint64_t fail_copy;  /* of copy: the card is lost from then on */

@@ -20,7 +20,7 @@
 /* Bytes of 256 inputs of an unpacked panel, at most: 4096 of weights and the scales. */
 #define SL_MM_PANEL_BYTES 6144u
 
-/* Tiles whose results many() keeps at once: 16 KB, beside the panel in the first-level cache. */
+/* Tiles whose results many() keeps at once: 16 KB, alongside the panel in the first-level cache. */
 #define SL_MM_TILES 21u
 #define SL_MM_OUT   (SL_MM_TILES * SL_MM_TILE * SL_MM_PANEL)
 

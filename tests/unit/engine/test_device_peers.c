@@ -1,4 +1,4 @@
-/* What one device takes from another: two threads, a card each, rows handed from one to the other
+/* What one device takes from another: two threads, a card each, rows sent from one to the other
  * in turns; and that the cards are late enough to show a signal that was not followed. */
 #include "tests/unit/engine/fixture.h"
 

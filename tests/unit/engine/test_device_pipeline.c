@@ -428,7 +428,7 @@ static void heat_behind_a_slow_stage(void **state) {
 }
 
 #ifndef STAGES_BEHIND_BYTES /* what two neighbours do without messages */
-/* The hand-over of a generated row is refused when the next card waits for it already: that step's
+/* Sending a generated row is refused when the next card waits for it already: that step's
  * row is lost, nothing waits for the signal any more, and the next answer is what it would be. */
 static void refused_hand_over(void **state) {
     (void)state;
@@ -436,7 +436,7 @@ static void refused_hand_over(void **state) {
         struct sl_engine_config c = over("1,2,1", 3);
         source.config.fail_card = 2;
         source.config.refuse_peer = at;
-        source.config.no_sends = true; /* rows are copied, not handed on */
+        source.config.no_sends = true; /* rows are copied, not sent */
         struct sl_engine *e = new_engine(&model, &c);
         struct run *r = ask(e, 5, 30, 20);
         wait_run(r);
@@ -457,7 +457,7 @@ static void refused_hand_over(void **state) {
     }
 }
 
-/* Rows are handed on by ops to cards that have one stage alone: on another one the stage that waits
+/* Rows are sent by ops to cards that have one stage alone: on another one the stage that waits
  * could hold up the stage it waits for. */
 static void cards_with_two_stages(void **state) {
     (void)state;

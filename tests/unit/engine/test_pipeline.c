@@ -171,7 +171,7 @@ static void send_item(struct rig *r, uint32_t i, bool brief) {
     sl_pipeline_send(r->p, &r->items[i].item);
 }
 
-/* One at a time: its sender computes the first part and hands it to the second. */
+/* One at a time: its sender computes the first part and sends it to the second. */
 static void test_who_takes_it_on(void **state) {
     (void)state;
     for (uint32_t k = 0; k < 4; k++) {

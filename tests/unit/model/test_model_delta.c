@@ -230,7 +230,7 @@ static void specs(void **state) {
     }
 }
 
-/* By an interval, or one by one, with a value for each layer that guesses ahead, too. */
+/* By an interval, or one by one, with a value for each draft layer, too. */
 static void which_layers(void **state) {
     (void)state;
     static const int32_t recurrent[] = {0, 1, 1, 0, 1, 0};
