@@ -249,8 +249,8 @@ static void predictions(const struct sim_shape *shape, const struct sim_machine 
     static const double shares[] = {0.1, 0.25, 0.5, 0.75};
     struct replay_trace t;
     open_sequence(shape, n_tokens, 5, &t);
-    printf("#\n# %s; %s; speed with the next layer guessed, percent of the speed without, by the "
-           "share of right guesses\n# slots ",
+    printf("#\n# %s; %s; speed with the next layer predicted, percent of the speed without, by the "
+           "share of right predictions\n# slots ",
            shape->name, machine->name);
     for (size_t j = 0; j < sizeof rights / sizeof *rights; j++)
         printf("%7.0f%%", 100 * rights[j]);
@@ -277,7 +277,7 @@ static void predictions(const struct sim_shape *shape, const struct sim_machine 
         printf("\n");
     }
     char what[160];
-    snprintf(what, sizeof what, "guesses, %s; %s: least %.1f %% (bar %.0f), most %.1f %%",
+    snprintf(what, sizeof what, "predictions, %s; %s: least %.1f %% (bar %.0f), most %.1f %%",
              shape->name, machine->name, least, BAR_PREDICTION, most);
     check(least >= BAR_PREDICTION && most > 100, what);
     replay_close(&t);
@@ -291,7 +291,7 @@ static void far_predictions(const struct sim_shape *shape, const struct sim_mach
     struct replay_trace t;
     open_sequence(shape, n_tokens, 6, &t);
     printf(
-        "#\n# %s; %s; layers up to %u ahead guessed, by the share of right ones among the surest "
+        "#\n# %s; %s; layers up to %u ahead predicted, by the share of right ones among the surest "
         "of the next layer\n# slots surest  speed  ceiling  without   read  early   used  "
         "from disk / used\n",
         shape->name, machine->name, SL_FETCH_REACH);
@@ -319,10 +319,11 @@ static void far_predictions(const struct sim_shape *shape, const struct sim_mach
         }
     }
     char what[200];
-    snprintf(what, sizeof what,
-             "layers ahead guessed, %s; %s: half in slots, mostly right %.1f %% (bar %.0f), least "
-             "of all %.1f %% (bar %.0f)",
-             shape->name, machine->name, half, BAR_FAR, least, BAR_PREDICTION);
+    snprintf(
+        what, sizeof what,
+        "layers ahead predicted, %s; %s: half in slots, mostly right %.1f %% (bar %.0f), least "
+        "of all %.1f %% (bar %.0f)",
+        shape->name, machine->name, half, BAR_FAR, least, BAR_PREDICTION);
     check(half >= BAR_FAR && least >= BAR_PREDICTION, what);
     replay_close(&t);
 }
