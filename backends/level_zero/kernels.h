@@ -33,7 +33,16 @@ typedef uint32_t sl_lz_u32;
     X(glu, 64, 0)                                                                                  \
     X(add_gated, 64, 0)                                                                            \
     X(gather_rows, 64, 0)                                                                          \
-    X(block_max, 64, 0)
+    X(block_max, 64, 0)                                                                            \
+    X(mul_sigmoid, 64, 0)                                                                          \
+    X(l2_norm, 64, 0)                                                                              \
+    X(scale, 64, 0)                                                                                \
+    X(gate_heads, 64, 0)                                                                           \
+    X(temper, 64, 0)                                                                               \
+    X(center, 64, 0)                                                                               \
+    X(clamp, 64, 0)                                                                                \
+    X(bias, 64, 0)                                                                                 \
+    X(gelu_rows, 64, 0)
 
 /* What a device must have for them: bytes of arguments, of shared memory, work-items of a group. */
 #define SL_LZ_ARGS_BYTES   256u
@@ -129,6 +138,46 @@ struct sl_lz_gather_rows {
 struct sl_lz_block_max {
     sl_lz_addr x, most, at, sum, inv_t;
     sl_lz_u32 n_tok, n, n_blocks;
+};
+struct sl_lz_mul_sigmoid {
+    sl_lz_addr gate, y;
+    sl_lz_u32 n_rows, n, stride_gate;
+};
+struct sl_lz_l2_norm {
+    sl_lz_addr x;
+    sl_lz_u32 n_tok, n_heads, head_dim, stride;
+    float eps;
+};
+struct sl_lz_scale {
+    sl_lz_addr x, by, rows, y;
+    sl_lz_u32 n_tok, n;
+    float factor, cap;
+};
+struct sl_lz_gate_heads { /* rows: heads of all tokens */
+    sl_lz_addr gate, y;
+    sl_lz_u32 n_rows, n, per_row, soft;
+};
+struct sl_lz_temper {
+    sl_lz_addr x, pos;
+    sl_lz_u32 n_tok, n, span, offset;
+    float factor;
+};
+struct sl_lz_center {
+    sl_lz_addr x, y;
+    sl_lz_u32 n_tok, n;
+};
+struct sl_lz_clamp {
+    sl_lz_addr x;
+    sl_lz_u64 n;
+    float limit;
+};
+struct sl_lz_bias {
+    sl_lz_addr x, b;
+    sl_lz_u32 n_tok, n;
+};
+struct sl_lz_gelu_rows {
+    sl_lz_addr gate, up, rows, y;
+    sl_lz_u32 n_tok, n, stride_up;
 };
 
 #endif

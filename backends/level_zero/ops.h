@@ -50,7 +50,16 @@ enum sl_status sl_lz_glu(struct sl_level_zero *z, uint64_t gate, uint64_t up, ui
     X(limited_glu)                                                                                 \
     X(add_gated)                                                                                   \
     X(gather_rows)                                                                                 \
-    X(block_max)
+    X(block_max)                                                                                   \
+    X(mul_sigmoid)                                                                                 \
+    X(l2_norm)                                                                                     \
+    X(scale)                                                                                       \
+    X(gate_heads)                                                                                  \
+    X(temper)                                                                                      \
+    X(center)                                                                                      \
+    X(clamp)                                                                                       \
+    X(bias)                                                                                        \
+    X(gelu_rows)
 
 #define DECLARE(name)                                                                              \
     enum sl_status sl_lz_op_##name(struct sl_device *d, const struct sl_op_##name *a);

@@ -8,7 +8,7 @@ void sl_lz_ops_caps(struct sl_device_caps *caps) {
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
         caps->weight_dtype[t] = sl_lz_has_kernel(SL_LZ_embed, (enum sl_dtype)t);
     caps->kv_dtype[SL_DTYPE_F16] = caps->kv_dtype[SL_DTYPE_Q8_0] = true;
-    caps->moe_bias = caps->swiglu_clamped = caps->geglu = true;
+    caps->moe_bias = caps->moe_as_host = caps->swiglu_clamped = caps->geglu = true;
     caps->swiglu_limited = caps->swiglu_cut = caps->reglu = true;
     caps->sigmoid_topk = caps->router_groups = true;
     caps->extra_args = true;
