@@ -78,9 +78,7 @@ enum sl_status sl_cache_create(const struct sl_cache_config *config, struct sl_c
                                struct sl_err *err) {
     const struct sl_heat_config *shape = sl_heat_config(config->heat);
     uint32_t n_slots = 0;
-    enum sl_status status = check_config(config, shape, &n_slots, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(check_config(config, shape, &n_slots, err));
     size_t n = (size_t)shape->n_layer * shape->n_expert, bytes = sl_cache_bytes(shape, n_slots);
     struct sl_cache *c = calloc(1, bytes);
     if (!c)

@@ -110,9 +110,7 @@ static enum sl_status check_header(const struct sl_heat_config *c, const uint8_t
 enum sl_status sl_heat_import(struct sl_heat *h, const uint8_t *image, size_t size_bytes,
                               struct sl_err *err) {
     const struct sl_heat_config *c = &h->config;
-    enum sl_status status = check_header(c, image, size_bytes, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(check_header(c, image, size_bytes, err));
     sl_heat_import_layers(h, 0, c->n_layer, image + HEADER_BYTES);
     return SL_OK;
 }

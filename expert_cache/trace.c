@@ -139,9 +139,7 @@ enum sl_status sl_trace_next(struct sl_trace_reader *r, struct sl_trace_record *
                        (unsigned long long)r->n_read, rec.layer);
     for (uint32_t i = 0; i < r->shape.k; i++)
         rec.ids[i] = id_bytes(&r->shape) == 1 ? d[10 + i] : sl_get_u16(d + 10 + 2 * (size_t)i);
-    enum sl_status status = check_ids(r, &rec, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(check_ids(r, &rec, err));
     r->step_layer = rec.layer;
     r->at += sl_trace_record_bytes(&r->shape);
     r->n_read++;

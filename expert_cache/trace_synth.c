@@ -158,9 +158,7 @@ enum sl_status sl_trace_synth(const struct sl_trace_synth *config, uint8_t *out,
                       .shape = {.n_layer = c->n_layer, .n_expert = c->n_expert, .k = c->k},
                       .rng = {.state = c->seed},
                       .out = out + SL_TRACE_HEADER_BYTES};
-    enum sl_status status = sl_trace_write_header(&s.shape, out, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_trace_write_header(&s.shape, out, err));
     if (c->kind >= SL_TRACE_KINDS || c->n_sequences < 1 ||
         (c->kind == SL_TRACE_DRIFT && c->topic_tokens == 0))
         return sl_fail(err, SL_ERR_INVALID,

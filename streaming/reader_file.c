@@ -129,11 +129,9 @@ enum sl_status sl_reader_adopt_file(struct sl_reader *r, uint32_t file,
 enum sl_status sl_reader_add_file(struct sl_reader *r, const char *path, uint32_t *out_file,
                                   struct sl_err *err) {
     struct sl_file_copy c;
-    enum sl_status status = open_copy(r, path, &c, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(open_copy(r, path, &c, err));
     uint32_t file = r->n_files;
-    status = sl_reader_adopt_file(r, file, &c, err);
+    enum sl_status status = sl_reader_adopt_file(r, file, &c, err);
     if (status != SL_OK) {
         close_copy(&c);
         return status;
@@ -202,10 +200,8 @@ enum sl_status sl_reader_add_mirror(struct sl_reader *r, uint32_t file, const ch
         return sl_fail(err, SL_ERR_INVALID, "%s: mirror of file %u; there are %u", path, file,
                        r->n_files);
     struct sl_file_copy c;
-    enum sl_status status = open_copy(r, path, &c, err);
-    if (status != SL_OK)
-        return status;
-    status = compare(&r->files[file], &c, err);
+    SL_TRY(open_copy(r, path, &c, err));
+    enum sl_status status = compare(&r->files[file], &c, err);
     if (status == SL_OK)
         status = sl_reader_adopt_file(r, file, &c, err);
     if (status != SL_OK)

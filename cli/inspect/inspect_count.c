@@ -135,9 +135,7 @@ static void read_keys(struct sl_inspect *in) {
 enum sl_status sl_inspect_open(const char *path, struct sl_inspect *out, struct sl_err *err) {
     struct sl_inspect *in = out;
     memset(in, 0, sizeof *in);
-    enum sl_status status = sl_gguf_open(path, &in->gguf, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_gguf_open(path, &in->gguf, err));
     read_keys(in);
     for (uint64_t i = 0; i < sl_gguf_n_tensors(in->gguf); i++)
         count_tensor(in, sl_gguf_tensor_at(in->gguf, i));

@@ -35,16 +35,14 @@ static enum sl_status copy_rate(struct sl_device *d, enum sl_queue q, const stru
 
 static enum sl_status measure_memory(struct sl_device *d, double *out_rate) {
     uint64_t free_bytes, total_bytes;
-    enum sl_status status = sl_device_memory(d, &free_bytes, &total_bytes);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_device_memory(d, &free_bytes, &total_bytes));
     size_t bytes = free_bytes / 8 < LEAST_BYTES  ? LEAST_BYTES
                    : free_bytes / 8 > MOST_BYTES ? MOST_BYTES
                                                  : free_bytes / 8;
     if (d->caps.max_alloc_bytes && bytes > d->caps.max_alloc_bytes)
         bytes = d->caps.max_alloc_bytes;
     struct sl_buffer *a = NULL, *b = NULL;
-    status = sl_device_alloc(d, bytes, &a);
+    enum sl_status status = sl_device_alloc(d, bytes, &a);
     if (status == SL_OK)
         status = sl_device_alloc(d, bytes, &b);
     if (status == SL_OK)
@@ -58,10 +56,8 @@ static enum sl_status measure_memory(struct sl_device *d, double *out_rate) {
 static enum sl_status measure_link(struct sl_device *d, double *out_rate, struct sl_err *why) {
     struct sl_slab slab;
     struct sl_buffer *mapped, *there = NULL;
-    enum sl_status status = sl_slab_init(&slab, LINK_BYTES, false, why);
-    if (status != SL_OK)
-        return status;
-    status = sl_device_map_host(d, slab.base, slab.size_bytes, &mapped);
+    SL_TRY(sl_slab_init(&slab, LINK_BYTES, false, why));
+    enum sl_status status = sl_device_map_host(d, slab.base, slab.size_bytes, &mapped);
     if (status == SL_OK) {
         status = sl_device_alloc(d, LINK_BYTES, &there);
         if (status == SL_OK)

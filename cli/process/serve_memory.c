@@ -133,9 +133,7 @@ enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_token
                           "%u tokens as a tree, for answers constrained by a grammar",
                           sl_tokenizer_n_vocab(tok));
     sl_process_memory_apply(m, config);
-    enum sl_status status = sl_engine_plan(model, config, out_plan, out_device, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_engine_plan(model, config, out_plan, out_device, err));
     struct sl_plan_host here = of_this_machine(out_plan);
     config->ram_bytes = here.ram_budget_bytes;
     config->devices_logged = true;
@@ -160,7 +158,7 @@ enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_token
     m->rows[0] = rows.rows[0];
     m->bytes += grown;
     config->process_bytes = m->bytes;
-    status = sl_engine_plan(model, config, out_plan, out_device, err);
+    enum sl_status status = sl_engine_plan(model, config, out_plan, out_device, err);
     out_plan->least_bytes = least_bytes;
     if (out_plan->n_hosts > 1)
         out_plan->hosts[0].ram_least_bytes = least_here_bytes;

@@ -60,9 +60,7 @@ enum sl_status sl_store_disk_speed(const struct sl_model *model,
                                    const struct sl_engine_config *config, double seconds,
                                    struct sl_disk_speed *out_speed, struct sl_err *err) {
     uint32_t bytes;
-    enum sl_status status = largest_matrix(model, &bytes, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(largest_matrix(model, &bytes, err));
     if (!bytes)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "the model has no routed experts");
     struct probed p = {config, model->gguf};

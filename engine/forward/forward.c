@@ -366,10 +366,8 @@ static enum sl_status set_pages(struct sl_forward *f, struct sl_page_table *t, u
         size_t at = (size_t)i * t->n_pages + r->first;
         if (r->first == r->end)
             continue;
-        enum sl_status status = sl_forward_upload(f, on_device + at, t->pages + at,
-                                                  (r->end - r->first) * sizeof *t->pages);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_forward_upload(f, on_device + at, t->pages + at,
+                                 (r->end - r->first) * sizeof *t->pages));
         *r = (struct sl_page_range){0, 0};
     }
     return SL_OK;

@@ -130,15 +130,13 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
                                                  spec->head_dim_v));
         v = a->v;
     }
-    enum sl_status status = spec->norm_after_rope ? SL_OK : qk_norms(f, w, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(spec->norm_after_rope ? SL_OK : qk_norms(f, w, where));
     if (!spec->no_rope) {
         SL_FORWARD_TRY("rope", rope(f, spec, a->q, spec->n_head));
         if (!spec->kv_back)
             SL_FORWARD_TRY("rope", rope(f, spec, a->k, spec->n_head_kv));
     }
-    status = spec->norm_after_rope ? qk_norms(f, w, where) : SL_OK;
+    enum sl_status status = spec->norm_after_rope ? qk_norms(f, w, where) : SL_OK;
     if (status == SL_OK)
         status = after_rope(f, spec, where);
     if (status != SL_OK)

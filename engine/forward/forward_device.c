@@ -300,10 +300,8 @@ static enum sl_status upload_refs(struct sl_forward *f, const struct sl_tiers *t
             continue;
         if (tiers)
             sl_tiers_refs(tiers, w->routed_layer, refs);
-        enum sl_status status = sl_forward_upload(f, f->a.refs + (size_t)i * f->hp->n_expert,
-                                                  tiers ? refs : w->experts, bytes);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_forward_upload(f, f->a.refs + (size_t)i * f->hp->n_expert,
+                                 tiers ? refs : w->experts, bytes));
     }
     return SL_OK;
 }

@@ -107,9 +107,7 @@ static enum sl_status run(struct sl_forward *f, const struct sl_draft_rows *rows
     assert(rows->step->n_rows <= f->plan->config.batch_tokens);
     assert(rows->step->n_out <= f->plan->n_logit_rows);
     *out_logits = (struct sl_logits){0};
-    enum sl_status status = keep_states(f, rows->states, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(keep_states(f, rows->states, where));
     *s = *rows->step;
     s->n_failed = 0;
     f->n_states = s->n_rows;
@@ -117,7 +115,7 @@ static enum sl_status run(struct sl_forward *f, const struct sl_draft_rows *rows
     SL_FORWARD_TRY("placing experts", sl_forward_place(f));
     SL_FORWARD_TRY("guesses' tables", upload(f, rows));
     sl_device_section(f->dev, "input", true);
-    status = join(f, where);
+    enum sl_status status = join(f, where);
     if (status == SL_OK)
         status = sl_forward_rope_tables(f, where);
     struct sl_rows r = {f->a.x, s->n_rows, s->n_decode, NULL, f->row_failed};

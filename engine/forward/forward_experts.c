@@ -127,9 +127,7 @@ enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r,
                                            a->next_h, r->n));
         h = a->next_h;
     }
-    enum sl_status status = router_logits(f, r, next, h, a->next_router, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(router_logits(f, r, next, h, a->next_router, where));
     struct sl_op_router op = router_op(f, layer, r->n);
     op.logits = a->next_router;
     op.ids = a->next_ids + (size_t)r->n * sl_forward_predicted_ids(f, where->layer, which);
@@ -415,9 +413,7 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
     struct sl_rows to = *r;
     to.x = separate ? a->h : r->x;
     SL_FORWARD_TRY("expert sum", sum_experts(f, w, &to, separate));
-    enum sl_status status = w->adjugate ? add_adjugate(f, r, to.x, where) : SL_OK;
-    if (status != SL_OK)
-        return status;
+    SL_TRY(w->adjugate ? add_adjugate(f, r, to.x, where) : SL_OK);
     if (w->experts_post_norm)
         SL_FORWARD_TRY("experts' norm",
                        sl_forward_norm(f, to.x, w->experts_post_norm, to.x, r->n, hp->n_embd));
@@ -440,7 +436,8 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
                                                       .n_tok = r->n,
                                                       .n = hp->n_embd,
                                                       .scale = w->spec->experts.sum_scale}));
-    status = separate ? sl_streams_write(f, r, a->h, w->ffn_post_norm, where) : SL_OK;
+    enum sl_status status =
+        separate ? sl_streams_write(f, r, a->h, w->ffn_post_norm, where) : SL_OK;
     return status == SL_OK ? sl_forward_end_layer(f, r, where) : status;
 }
 

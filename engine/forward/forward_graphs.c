@@ -58,16 +58,12 @@ static enum sl_status compute_part(struct sl_forward *f, uint32_t from, uint32_t
             return sl_forward_sends(f) ? sl_forward_send(f, where) : SL_OK;
         return sl_forward_output(f, r.x, r.n, r.n_decode, &logits, where);
     }
-    status = sl_forward_route(f, &r, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_forward_route(f, &r, where));
     SL_FORWARD_TRY("copying the experts' rows", sl_forward_send_rows(f, to, &r));
     SL_FORWARD_TRY("reading the router's choice", sl_forward_send_ids(f, to, r.n));
     uint32_t n_predictions = sl_forward_can_predict(f, to, f->prediction);
     for (uint32_t i = 0; i < n_predictions; i++) {
-        status = sl_forward_predict(f, &r, i, where);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_forward_predict(f, &r, i, where));
     }
     if (n_predictions)
         SL_FORWARD_TRY("reading the early routers' choice", sl_forward_send_prediction(f, to, r.n));
@@ -182,9 +178,7 @@ enum sl_status sl_forward_replay(struct sl_forward *f, float **out_logits, struc
         where->layer = to;
         SL_FORWARD_TRY("reading the router's choice",
                        sl_forward_await_ids(f, to, s->n_rows, &chosen));
-        status = sl_forward_fetch(f, &r, chosen, false, where);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_forward_fetch(f, &r, chosen, false, where));
         sl_forward_count_routes(f, to, s->n_rows, NULL, chosen);
         sl_timeline_since(f->timeline, "layer", start, {"layer", f->hp->first_layer + to});
         if (s->n_failed == s->n_rows) { /* nothing is left that anybody could use */

@@ -135,9 +135,7 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
     const struct sl_layer_weights *w = &f->layers[where->layer];
     const float *mixed = f->a.mixed;
     uint64_t start = sl_timeline_now(f->timeline);
-    enum sl_status status = project(f, w, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(project(f, w, where));
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     SL_TRY(convolve(f, w, where));

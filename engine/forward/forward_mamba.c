@@ -112,9 +112,7 @@ static enum sl_status out(struct sl_forward *f, const struct sl_rows *r, const f
 static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct sl_place *where) {
     const struct sl_layer_weights *w = &f->layers[where->layer];
     uint64_t start = sl_timeline_now(f->timeline);
-    enum sl_status status = scan(f, w, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(scan(f, w, where));
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     bool cut = sl_forward_cuts(f, where->layer);
@@ -122,7 +120,7 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         r->n = 0;
         return SL_OK;
     }
-    status = gate(f, w, where);
+    enum sl_status status = gate(f, w, where);
     const float *mixed = f->a.v;
     if (status == SL_OK && cut)
         status = sl_forward_cut(f, r, &mixed, inner(&w->spec->mamba), where);

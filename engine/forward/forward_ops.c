@@ -83,9 +83,7 @@ static enum sl_status add_embedding(struct sl_forward *f, const struct sl_rows *
 enum sl_status sl_forward_end_layer(struct sl_forward *f, const struct sl_rows *r,
                                     const struct sl_place *where) {
     const float *scale = f->layers[where->layer].scale;
-    enum sl_status status = f->hp->n_embd_layer ? add_embedding(f, r, where) : SL_OK;
-    if (status != SL_OK)
-        return status;
+    SL_TRY(f->hp->n_embd_layer ? add_embedding(f, r, where) : SL_OK);
     if (scale)
         SL_FORWARD_TRY("layer scale", sl_op_scale(f->dev, &(struct sl_op_scale){.x = r->x,
                                                                                 .by = scale,

@@ -53,9 +53,7 @@ enum sl_status sl_expert_map_create(const struct sl_model *model, enum sl_tier c
                                     bool resident, uint32_t n_parts, struct sl_expert_map **out_map,
                                     struct sl_err *err) {
     struct sl_expert_layout layout;
-    enum sl_status status = sl_expert_layout_make(model, &layout, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_expert_layout_make(model, &layout, err));
     struct sl_expert_map *m = calloc(1, sizeof *m);
     if (m) {
         pthread_mutex_init(&m->lock, NULL);
@@ -64,7 +62,7 @@ enum sl_status sl_expert_map_create(const struct sl_model *model, enum sl_tier c
         m->shape.has_heat = !resident;
         m->shape.computing = computing;
     }
-    status = m ? take_shape(&layout, m) : SL_ERR_NOMEM;
+    enum sl_status status = m ? take_shape(&layout, m) : SL_ERR_NOMEM;
     sl_expert_layout_release(&layout);
     if (status != SL_OK) {
         sl_expert_map_destroy(&m);

@@ -45,9 +45,7 @@ enum sl_status sl_plan_hosts_find(const struct sl_engine_config *config,
     plans->hosts[0].ram_budget_bytes = or_unbound(config->ram_bytes);
     plans->hosts[0].pinned_budget_bytes = or_unbound(config->pinned_bytes);
     for (uint32_t h = 0; h < config->n_hosts; h++) {
-        enum sl_status status = add_host(&config->hosts[h], &plans->hosts[h], err);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(add_host(&config->hosts[h], &plans->hosts[h], err));
     }
     for (uint32_t i = 0; i < plans->n; i++) {
         uint32_t h = config->n_hosts ? config->host_of[i] : 0;

@@ -183,11 +183,9 @@ enum sl_status sl_plan_speed_make(const struct sl_model *model, const struct sl_
     struct sl_expert_layout l;
     struct sl_plan_speed s;
     struct slots slots = {plan->class_slots, plan->device_class_slots};
-    enum sl_status status = sl_expert_layout_make(model, &l, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_expert_layout_make(model, &l, err));
     struct known known = {plan->streaming ? open_heat(model, &l, heat_file) : NULL, 0};
-    status = find_speed(model, &l, plan->streaming ? &slots : NULL, &known, &s, err);
+    enum sl_status status = find_speed(model, &l, plan->streaming ? &slots : NULL, &known, &s, err);
     if (known.heat)
         sl_heat_destroy(&known.heat);
     sl_expert_layout_release(&l);
@@ -204,12 +202,10 @@ static enum sl_status stage_speed(const struct sl_model *model, const struct sl_
     struct sl_model slice;
     struct sl_expert_layout l;
     struct slots slots = {stage->class_slots, stage->device_class_slots};
-    enum sl_status status = sl_model_slice(model, stage->first_layer, stage->n_layer, &slice, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_model_slice(model, stage->first_layer, stage->n_layer, &slice, err));
     if (!is_first)
         sl_model_slice_drop_input(&slice);
-    status = sl_expert_layout_make(&slice, &l, err);
+    enum sl_status status = sl_expert_layout_make(&slice, &l, err);
     if (status == SL_OK) {
         status = find_speed(&slice, &l, stage->streaming ? &slots : NULL, known, out, err);
         known->first += l.n_layer;

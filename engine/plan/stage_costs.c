@@ -27,9 +27,7 @@ struct measure {
 static enum sl_status look(struct measure *m, uint32_t first, uint32_t n,
                            enum sl_experts_where where, struct sl_err *err) {
     struct sl_model slice;
-    enum sl_status status = sl_model_slice_alone(m->model, first, n, &slice, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_model_slice_alone(m->model, first, n, &slice, err));
     m->config.experts = where;
     return sl_memory_plan_make_stage(&slice, &m->place, &m->config, m->dev, &m->plan, err);
 }
@@ -58,9 +56,7 @@ static uint64_t tokens_bytes(const struct sl_model *slice, const struct sl_memor
 static enum sl_status look_at_layer(struct measure *m, uint32_t i, uint64_t stage_activations,
                                     struct sl_split_layer *out, uint64_t *in_out_ahead,
                                     struct sl_err *err) {
-    enum sl_status status = look(m, i, 1, SL_EXPERTS_RESIDENT, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(look(m, i, 1, SL_EXPERTS_RESIDENT, err));
     struct sl_memory_plan *p = &m->plan;
     struct sl_model slice;
     SL_TRY(sl_model_slice_alone(m->model, i, 1, &slice, err));
@@ -71,9 +67,7 @@ static enum sl_status look_at_layer(struct measure *m, uint32_t i, uint64_t stag
     out->fixed_bytes = p->kv_bytes + activations -
                        (stage_activations < activations ? stage_activations : activations);
     if (p->expert_bytes) {
-        status = look(m, i, 1, SL_EXPERTS_STREAMED, err);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(look(m, i, 1, SL_EXPERTS_STREAMED, err));
         tokens = tokens_bytes(&slice, p);
         weights = p->weight_bytes - tokens > weights ? p->weight_bytes - tokens : weights;
         uint64_t ahead = p->activation_bytes > activations ? p->activation_bytes - activations : 0;
@@ -94,9 +88,7 @@ static enum sl_status look_at_layer(struct measure *m, uint32_t i, uint64_t stag
 static enum sl_status least_slots(const struct sl_model *model, uint32_t batch_tokens,
                                   uint64_t relay_bytes, uint64_t *out_bytes, struct sl_err *err) {
     struct sl_expert_layout l;
-    enum sl_status status = sl_expert_layout_make(model, &l, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_expert_layout_make(model, &l, err));
     *out_bytes = l.n_layer ? sl_tiers_device_bytes(&l, batch_tokens) + relay_bytes : 0;
     for (uint32_t c = 0; c < l.n_class; c++)
         *out_bytes += (uint64_t)l.classes[c].slot.slot_bytes * l.classes[c].k;

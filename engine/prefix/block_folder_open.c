@@ -187,12 +187,10 @@ static enum sl_status set_path(struct sl_block_folder *f, const char *path, stru
 enum sl_status sl_block_folder_open(struct sl_block_folder *f, const char *path, bool *out_kept,
                                     struct sl_err *err) {
     bool has_key;
-    enum sl_status status = set_path(f, path, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(set_path(f, path, err));
     if (!make_folder(f->path))
         return sl_block_folder_refuse(f, "the folder cannot be made", err);
-    status = open_folder(f, &has_key, err);
+    enum sl_status status = open_folder(f, &has_key, err);
     if (status == SL_OK)
         status = take_lock(f, err);
     if (status == SL_OK)

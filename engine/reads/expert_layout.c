@@ -52,9 +52,7 @@ static enum sl_status add_layer(struct sl_expert_layout *l, const struct sl_mode
         r->extent[i].file = m.t->file;
         r->expert_bytes += bytes;
     }
-    enum sl_status status = find_class(l, size_bytes, n, &r->size_class, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(find_class(l, size_bytes, n, &r->size_class, err));
     struct sl_expert_class *class = &l->classes[r->size_class];
     class->n_layer++;
     class->n_expert += r->n_expert;

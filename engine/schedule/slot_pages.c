@@ -393,9 +393,7 @@ enum sl_status sl_session_fill_page(struct sl_engine *e, struct sl_session *s, u
                                            : SL_KV_NO_PAGE,
                               .holds_tail = holds_tail,
                               .to_device = true};
-    enum sl_status status = sl_page_copy(e, &copy, host);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_page_copy(e, &copy, host));
     s->n_kv = s->n_fed = s->n_kv + PAGE;
     sl_session_publish(e, s);
     sl_session_count_cached(s, PAGE);

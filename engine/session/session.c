@@ -92,9 +92,7 @@ enum sl_status sl_session_create(struct sl_gen_request *r, uint32_t n_vocab, uin
                            r->forced[i]);
     if (r->forced && !r->max_tokens)
         return sl_fail(err, SL_ERR_INVALID, "forced tokens without max_tokens");
-    enum sl_status status = sl_sampling_check(&r->sampling, n_vocab, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_sampling_check(&r->sampling, n_vocab, err));
 
     uint32_t room = ctx_tokens - r->n_prompt;
     uint32_t n_answer = r->max_tokens && r->max_tokens < room ? r->max_tokens : room;

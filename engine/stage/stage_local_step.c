@@ -181,9 +181,7 @@ static enum sl_status start_layers(struct sl_stage_local *s, struct sl_stage_cal
     struct sl_err *err = &c->answer.err;
     enum sl_status status = SL_OK;
     do {
-        status = begin_state(s, step, status == SL_AGAIN, err);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(begin_state(s, step, status == SL_AGAIN, err));
         status = sl_forward_prepare(s->forward, step, err);
         enum sl_status taken = status == SL_OK ? take_over(s, c) : SL_OK;
         if (taken != SL_OK)
@@ -306,10 +304,8 @@ enum sl_status sl_stage_local_step(struct sl_stage_local *s, struct sl_stage_cal
     c->with.out_logits = (struct sl_logits){0};
     c->with.out_rows = NULL;
     s->n_kept = 0;
-    enum sl_status status = check(s, c, err);
-    if (status != SL_OK)
-        return status;
-    status = sl_forward_set_pages(s->forward, c->with.pages, c->with.tails);
+    SL_TRY(check(s, c, err));
+    enum sl_status status = sl_forward_set_pages(s->forward, c->with.pages, c->with.tails);
     if (status != SL_OK)
         return sl_fail(err, status, "the page table: %s", sl_status_text(status));
     return a->dead || a->n_failed == a->n_rows ? SL_OK : run_rows(s, c);

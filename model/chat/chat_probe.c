@@ -130,9 +130,7 @@ static enum sl_status find_form(const struct probe *p, enum conversation which, 
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         char *text = NULL;
         bool taken;
-        enum sl_status status = render(p, conversation(which, &forms[i]), tools, &taken, &text);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(render(p, conversation(which, &forms[i]), tools, &taken, &text));
         if (!taken)
             continue;
         unsigned n = flaws(text);

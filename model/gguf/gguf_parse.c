@@ -92,9 +92,7 @@ static enum sl_status need(struct reader *r, uint64_t n) {
 }
 
 static enum sl_status read_bytes(struct reader *r, void *out, uint64_t n) {
-    enum sl_status status = need(r, n);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(need(r, n));
     memcpy(out, r->f->meta + r->pos, n);
     r->pos += n;
     return SL_OK;

@@ -102,9 +102,7 @@ static enum sl_status find(const struct sl_gguf *g, const char *key, uint32_t ty
 enum sl_status sl_gguf_get_u32(const struct sl_gguf *g, const char *key, uint32_t *out,
                                struct sl_err *err) {
     const struct sl_gguf_kv *kv = NULL;
-    enum sl_status status = find(g, key, INTEGERS, "an integer", &kv, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(find(g, key, INTEGERS, "an integer", &kv, err));
     int64_t v = sl_gguf_elem_i64(kv->type, kv->data, 0);
     if (v < 0 || v > UINT32_MAX)
         return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "%" PRId64 " is out of range", v);
@@ -115,9 +113,7 @@ enum sl_status sl_gguf_get_u32(const struct sl_gguf *g, const char *key, uint32_
 enum sl_status sl_gguf_get_f32(const struct sl_gguf *g, const char *key, float *out,
                                struct sl_err *err) {
     const struct sl_gguf_kv *kv = NULL;
-    enum sl_status status = find(g, key, FLOATS, "a floating-point number", &kv, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(find(g, key, FLOATS, "a floating-point number", &kv, err));
     double v = sl_gguf_elem_f64(kv->type, kv->data, 0);
     if (!isfinite(v) || fabs(v) > (double)__FLT_MAX__)
         return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "%g is not a finite float", v);

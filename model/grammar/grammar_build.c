@@ -100,9 +100,7 @@ void sl_g_append(struct sl_grammar *g, struct sl_gfrag *f, const struct sl_gfrag
 enum sl_status sl_g_either(struct sl_grammar *g, struct sl_gfrag *f, const struct sl_gfrag *more,
                            struct sl_err *err) {
     uint32_t split = 0;
-    enum sl_status status = sl_g_node(g, SL_G_SPLIT, f->start, more->start, &split, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_g_node(g, SL_G_SPLIT, f->start, more->start, &split, err));
     g->nodes[f->exit].next = more->exit;
     f->start = split;
     f->exit = more->exit;
@@ -120,9 +118,7 @@ static enum sl_status copy_frag(struct sl_grammar *g, const struct sl_gfrag *f,
     for (uint32_t i = f->first; i < f->end; i++) {
         uint32_t node = 0;
         struct sl_gnode n = g->nodes[i];
-        enum sl_status status = sl_g_node(g, n.kind, SL_G_NONE, SL_G_NONE, &node, err);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_g_node(g, n.kind, SL_G_NONE, SL_G_NONE, &node, err));
         n.next = moved(n.next, f, by);
         if (n.kind == SL_G_SPLIT)
             n.alt = moved(n.alt, f, by);
@@ -146,17 +142,11 @@ enum sl_status sl_g_repeat(struct sl_grammar *g, struct sl_gfrag *f, uint32_t le
     }
     if (copies > 1 && f->end - f->first > COPY_MAX_NODES) {
         uint32_t rule = 0;
-        status = sl_g_rule(g, f->start, &rule, err);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_g_rule(g, f->start, &rule, err));
         g->nodes[f->exit].kind = SL_G_END;
-        status = sl_g_call(g, rule, f, err);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_g_call(g, rule, f, err));
     }
-    status = sl_g_node(g, SL_G_JUMP, SL_G_NONE, SL_G_NONE, &exit, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_g_node(g, SL_G_JUMP, SL_G_NONE, SL_G_NONE, &exit, err));
     struct sl_gfrag part = *f, whole = {.start = SL_G_NONE};
     for (uint32_t i = 0; i < copies; i++) {
         /* Copied before it is linked, so that the copy's exit is open. */
@@ -167,9 +157,7 @@ enum sl_status sl_g_repeat(struct sl_grammar *g, struct sl_gfrag *f, uint32_t le
         bool optional = i >= least;
         bool loops = endless && i + 1 == copies;
         if (optional || loops) {
-            status = sl_g_node(g, SL_G_SPLIT, part.start, exit, &split, err);
-            if (status != SL_OK)
-                return status;
+            SL_TRY(sl_g_node(g, SL_G_SPLIT, part.start, exit, &split, err));
             if (optional)
                 start = split;
             if (loops)

@@ -140,9 +140,7 @@ static enum sl_status find_name(struct parser *p, const char *s, uint32_t len,
         if (p->n_names == MAX_RULES)
             return sl_fail(p->err, SL_ERR_INVALID, "the grammar has more than %u rules", MAX_RULES);
         uint32_t rule = 0;
-        enum sl_status status = sl_g_rule(p->g, SL_G_NONE, &rule, p->err);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_g_rule(p->g, SL_G_NONE, &rule, p->err));
         *e = (struct name){s, len, rule, p->at, false};
         p->n_names++;
     }
@@ -250,15 +248,11 @@ static enum sl_status char_class(struct parser *p, struct sl_gfrag *out) {
     uint32_t n = 0;
     while (peek(p) != ']') {
         struct sl_crange r;
-        enum sl_status status = character(p, &r.lo);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(character(p, &r.lo));
         r.hi = r.lo;
         if (peek(p) == '-' && p->at + 1 < p->len && p->text[p->at + 1] != ']') {
             p->at++;
-            status = character(p, &r.hi);
-            if (status != SL_OK)
-                return status;
+            SL_TRY(character(p, &r.hi));
             if (r.hi < r.lo)
                 return sl_fail(p->err, SL_ERR_INVALID,
                                "line %u of the grammar: a range in a class ends before it begins",
@@ -398,7 +392,6 @@ static enum sl_status repeats(struct parser *p, struct sl_gfrag *f) {
 }
 
 static enum sl_status item(struct parser *p, struct sl_gfrag *out) {
-    enum sl_status status;
     struct name *name = NULL;
     bool is_rule;
     int c = peek(p);
@@ -418,9 +411,7 @@ static enum sl_status item(struct parser *p, struct sl_gfrag *out) {
                            "line %u of the grammar: groups are nested more than %u deep",
                            line_of(p), SL_GRAMMAR_MAX_DEPTH);
         p->at++;
-        status = alternatives(p, out);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(alternatives(p, out));
         if (peek(p) != ')')
             return bad(p, "')' is expected");
         p->at++;
@@ -430,9 +421,7 @@ static enum sl_status item(struct parser *p, struct sl_gfrag *out) {
     uint32_t n = name_at(p, &is_rule);
     if (!n)
         return bad(p, "a literal, class, group, rule name or token is expected");
-    status = find_name(p, p->text + p->at, n, &name);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(find_name(p, p->text + p->at, n, &name));
     p->at += n;
     return where(p, sl_g_call(p->g, name->rule, out, p->err));
 }
@@ -485,9 +474,7 @@ static enum sl_status rule(struct parser *p) {
     uint32_t n = name_at(p, &is_rule);
     if (!n || !is_rule)
         return bad(p, "a rule, name ::= ..., is expected");
-    enum sl_status status = find_name(p, p->text + p->at, n, &name);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(find_name(p, p->text + p->at, n, &name));
     if (name->defined)
         return sl_fail(p->err, SL_ERR_INVALID,
                        "line %u of the grammar: the rule '%.*s' is there twice", line_of(p),
@@ -498,9 +485,7 @@ static enum sl_status rule(struct parser *p) {
     skip_space(p);
     p->at += 3;
     p->depth = 0;
-    status = alternatives(p, &f);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(alternatives(p, &f));
     if (peek(p) == ')')
         return bad(p, "the rule ends or goes on");
     p->g->nodes[f.exit].kind = SL_G_END;

@@ -262,9 +262,7 @@ static enum sl_status put_schema(struct sl_schema *c, const json_t *s, struct sl
         return put_choices(c, s, "anyOf", b);
     if (json_object_get(s, "oneOf"))
         return put_choices(c, s, "oneOf", b);
-    status = sl_schema_types(c, s, &types);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_schema_types(c, s, &types));
     json_t *own;
     const json_t *values = sl_schema_values(s, &own);
     if (values)
@@ -428,9 +426,7 @@ enum sl_status sl_json_schema_grammar(const json_t *schema, struct sl_buf *out_t
     struct sl_schema_rules r;
     uint32_t root = 0;
     sl_json_schema_rules_begin(&r, out_text);
-    enum sl_status status = sl_json_schema_rules_add(&r, schema, schema, &root, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_json_schema_rules_add(&r, schema, schema, &root, err));
     sl_buf_printf(out_text, "root ::= r%u\n", root);
     return out_text->failed ? sl_fail(err, SL_ERR_NOMEM, "out of memory") : SL_OK;
 }

@@ -22,9 +22,7 @@ enum sl_status sl_schema_copy(struct sl_schema *c, const json_t *v, json_t **out
     json_t *unused;
     if (json_is_object(v) && n <= SL_SCHEMA_MAX_STEPS)
         json_object_foreach((json_t *)v, key, unused) n += strlen(key) / 32;
-    enum sl_status status = sl_schema_spend(c, n);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_schema_spend(c, n));
     *out = json_copy((json_t *)v);
     return *out ? SL_OK : sl_schema_no_memory(c);
 }
@@ -172,9 +170,7 @@ static enum sl_status add_properties(struct sl_schema *c, json_t *into, const js
     json_t *value;
     json_object_foreach((json_t *)json_object_get(from, "properties"), key, value) {
         json_t *theirs = json_object_get(named, key), *sum;
-        enum sl_status status = sl_schema_spend(c, 1 + strlen(key) / 32);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_schema_spend(c, 1 + strlen(key) / 32));
         if (theirs)
             sum = both_of(c, theirs, value);
         else if (json_is_false(extra))
@@ -382,9 +378,7 @@ static enum sl_status merge_prefix(struct sl_schema *c, json_t *out, const json_
         size_t i;
         if (!json_is_array(prefix) || json_object_get(of[1 - k], "prefixItems") || !all)
             continue;
-        enum sl_status status = sl_schema_spend(c, json_array_size(prefix));
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_schema_spend(c, json_array_size(prefix)));
         json_t *list = json_array();
         json_array_foreach((json_t *)prefix, i, v) {
             sum = list ? both_of(c, v, all) : NULL;

@@ -357,9 +357,7 @@ static enum sl_status fractions(struct sl_schema *c, double of, const struct bou
 
 enum sl_status sl_schema_number(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
     struct bound min, max;
-    enum sl_status status = sl_schema_check_bounds(c, s);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_schema_check_bounds(c, s));
     double of = json_number_value(json_object_get(s, "multipleOf"));
     if (json_object_get(s, "multipleOf") && of == floor(of))
         return sl_schema_integer(c, s, b);

@@ -100,9 +100,7 @@ static enum sl_status add_dependent(struct sl_schema *c, const json_t *s, json_t
                                      name, 0, "allOf", "type", "object", "required", name, then);
             if (!part || json_array_append_new(parts, part) != 0)
                 return sl_schema_no_memory(c);
-            enum sl_status status = sl_schema_spend(c, 4);
-            if (status != SL_OK)
-                return status;
+            SL_TRY(sl_schema_spend(c, 4));
         }
     }
     return SL_OK;

@@ -140,9 +140,7 @@ static enum sl_status split_threes(struct run *r, uint32_t step, const char *tex
         while (i < len && ((unsigned char)text[i] & 0xc0) == 0x80)
             i++;
         if (--in_group == 0) {
-            enum sl_status status = split_step(r, step + 1, text + start, i - start);
-            if (status != SL_OK)
-                return status;
+            SL_TRY(split_step(r, step + 1, text + start, i - start));
             start = i;
             in_group = 3;
         }
@@ -155,9 +153,7 @@ static enum sl_status split_marks(struct run *r, uint32_t step, const char *text
     size_t from = 0, piece = 0;
     while (from < len) {
         size_t start, end;
-        enum sl_status status = next_match(r, step, text, len, from, &start, &end);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(next_match(r, step, text, len, from, &start, &end));
         if (start >= len || end <= start)
             break;
         size_t n_chars = 0;
@@ -168,9 +164,7 @@ static enum sl_status split_marks(struct run *r, uint32_t step, const char *text
             if (((unsigned char)text[i] & 0xc0) == 0x80)
                 continue;
             if (left % 3 == 0 && i > piece) {
-                status = split_step(r, step + 1, text + piece, i - piece);
-                if (status != SL_OK)
-                    return status;
+                SL_TRY(split_step(r, step + 1, text + piece, i - piece));
                 piece = i;
             }
             left--;

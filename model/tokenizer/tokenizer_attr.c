@@ -166,9 +166,7 @@ static enum sl_status assign_role(struct sl_tokenizer *t, const struct sl_gguf *
                                   const struct role *r, struct sl_err *err) {
     uint32_t id = SL_NO_TOKEN;
     for (int k = 0; k < 2 && r->keys[k]; k++) {
-        enum sl_status status = read_id(t, g, r->keys[k], &id, err);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(read_id(t, g, r->keys[k], &id, err));
     }
     if (id == SL_NO_TOKEN) {
         for (size_t i = 0; i < r->n_texts; i++) {

@@ -120,9 +120,7 @@ static enum sl_status encode_short(struct bpe *b, uint32_t *symbol, uint32_t n) 
             rank[best] = pair_rank(b, symbol[best], symbol[best + 1], &merged[best]);
     }
     for (uint32_t i = 0; i < n; i++) {
-        enum sl_status status = emit_symbol(b, symbol[i]);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(emit_symbol(b, symbol[i]));
     }
     return SL_OK;
 }
@@ -131,7 +129,6 @@ static enum sl_status encode_short(struct bpe *b, uint32_t *symbol, uint32_t n) 
  * the pair that starts at left has that rank. */
 /* b->symbol [n], at least one. */
 static enum sl_status encode_long(struct bpe *b, uint32_t n) {
-    enum sl_status status = SL_OK;
     uint32_t ignored;
     size_t n_heap = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -140,18 +137,14 @@ static enum sl_status encode_long(struct bpe *b, uint32_t n) {
         b->rank[i] = NONE;
     }
     for (uint32_t i = 0; i + 1 < n; i++) {
-        status = sl_encode_go_on(b->pace);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_encode_go_on(b->pace));
         b->rank[i] = pair_rank(b, b->symbol[i], b->symbol[i + 1], &ignored);
         if (b->rank[i] != NONE)
             b->heap[n_heap++] = (uint64_t)b->rank[i] << 32 | i;
     }
     sl_heap_build(b->heap, n_heap);
     while (n_heap) {
-        status = sl_encode_go_on(b->pace);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_encode_go_on(b->pace));
         uint64_t top = sl_heap_pop(b->heap, &n_heap);
         uint32_t left = (uint32_t)top;
         if (b->rank[left] != (uint32_t)(top >> 32))
@@ -175,9 +168,7 @@ static enum sl_status encode_long(struct bpe *b, uint32_t n) {
         }
     }
     for (uint32_t i = 0; i != NONE; i = b->next[i]) {
-        status = emit_symbol(b, b->symbol[i]);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(emit_symbol(b, b->symbol[i]));
     }
     return SL_OK;
 }
@@ -228,9 +219,7 @@ static uint32_t find_word(struct bpe *b, const unsigned char *s, size_t len) {
 static enum sl_status encode_word(void *user, const char *word, size_t len) {
     struct bpe *b = user;
     const unsigned char *s = (const unsigned char *)(b->bytes + (word - b->stand_in));
-    enum sl_status status = sl_encode_go_on(b->pace);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_encode_go_on(b->pace));
     bool newlines = *s == '\n' && sl_pretok_traits(b->t->pretok)->newlines;
     if (b->word || newlines) {
         uint32_t id = find_word(b, s, len);
@@ -241,9 +230,7 @@ static enum sl_status encode_word(void *user, const char *word, size_t len) {
         return encode_raw(b, (const char *)s, len);
     uint32_t few[SHORT_WORD], *symbol = few;
     if (len > SHORT_WORD) {
-        status = reserve(b, len);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(reserve(b, len));
         symbol = b->symbol;
     }
     for (size_t i = 0; i < len; i++)

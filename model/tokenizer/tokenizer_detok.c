@@ -58,9 +58,7 @@ enum sl_status sl_detok_push(struct sl_detok *d, const struct sl_tokenizer *tok,
         return SL_OK;
     /* Each byte grows to three at most; the pieces themselves go behind that room. */
     size_t n_in = d->n_pending + piece.len, room = 3 * n_in;
-    enum sl_status status = reserve(d, room + n_in);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(reserve(d, room + n_in));
     unsigned char *in = (unsigned char *)d->buf + room;
     memcpy(in, d->pending, d->n_pending);
     memcpy(in + d->n_pending, piece.ptr, piece.len);

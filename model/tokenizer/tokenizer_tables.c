@@ -108,9 +108,7 @@ enum sl_status sl_strings_append(struct sl_strings *s, const char *text, size_t 
         s->cap_bytes = cap;
     }
     if (s->n >= s->n_slots / 2) {
-        enum sl_status status = grow_slots(s);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(grow_slots(s));
     }
     uint32_t hash = hash_bytes(s->seed, text, len);
     uint32_t slot = find_slot(s, text, len, hash);

@@ -141,9 +141,7 @@ static int bind_with_mode(int fd, const struct sockaddr_un *a, mode_t mode) {
 
 static enum sl_status bind_unix(struct sl_listen *l, int fd, const struct sockaddr_un *a,
                                 mode_t mode, struct sl_err *err) {
-    enum sl_status status = clear_path(a, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(clear_path(a, err));
     struct stat sb;
     if (bind_with_mode(fd, a, mode) != 0 || listen(fd, BACKLOG) != 0 ||
         lstat(a->sun_path, &sb) != 0)
