@@ -128,8 +128,11 @@ static void directions(void **state) {
 
 static void largest(void **state) {
     (void)state;
-    struct sl_device *d = open_card((struct card_config){.max_alloc_bytes = MIB});
     struct sl_buffer *b = NULL;
+    struct sl_device *d = open_card((struct card_config){.n_threads = 1});
+    assert_int_equal(sl_device_alloc(d, 64 * MIB + 1, &b), SL_ERR_UNSUPPORTED);
+    sl_device_close(&d);
+    d = open_card((struct card_config){.max_alloc_bytes = MIB});
     void *host = pages(2 * MIB);
     assert_int_equal(sl_device_alloc(d, MIB + 1, &b), SL_ERR_UNSUPPORTED);
     assert_int_equal(sl_device_map_host(d, host, MIB + 4096, &b), SL_ERR_UNSUPPORTED);
