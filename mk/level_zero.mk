@@ -36,7 +36,10 @@ LZ_QUANTS := Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXF
 LZ_TYPES_embed := $(LZ_FLOATS) $(LZ_QUANTS)
 LZ_TYPES_matmul_float := $(LZ_FLOATS)
 LZ_TYPES_moe_float := $(LZ_FLOATS)
+LZ_TYPES_head_float := $(LZ_FLOATS)
+LZ_TYPES_head_turned := $(LZ_FLOATS) $(LZ_QUANTS)
 LZ_TYPES_matmul_quant := $(LZ_QUANTS)
+LZ_TYPES_head_quant := $(LZ_QUANTS)
 LZ_TYPES_moe_quant := $(LZ_QUANTS)
 LZ_KERNELS := $(if $(LZ_LACKS),,$(patsubst backends/level_zero/kernels/%.cl,%,$(wildcard backends/level_zero/kernels/*.cl)))
 # Names of modules: NAME, or NAME.TYPE.

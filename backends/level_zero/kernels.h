@@ -26,6 +26,11 @@ typedef uint32_t sl_lz_u32;
     X(rope, 64, 0)                                                                                 \
     X(kv_write, 64, 0)                                                                             \
     X(attention, 64, 0)                                                                            \
+    X(attention_wide, 64, 0)                                                                       \
+    X(head_float, 64, 1)                                                                           \
+    X(head_quant, 64, 1)                                                                           \
+    X(head_turned, 64, 1)                                                                          \
+    X(keep, 64, 0)                                                                                 \
     X(router, 64, 0)                                                                               \
     X(moe_float, 64, 1)                                                                            \
     X(moe_quant, 64, 1)                                                                            \
@@ -58,8 +63,10 @@ typedef uint32_t sl_lz_u32;
  * (backends/cpu/matmul/quantize.h says what they are; for types of 256 elements d[0] is the scale
  * and there are 16 sums of 16, for types of 32 there are 8 of each). */
 #define SL_LZ_QX_BYTES 320u
-/* Elements of a head at most (kernels/attention.cl), experts of a router, and experts of a row. */
-#define SL_LZ_MAX_HEAD_DIM 256u
+/* Elements of a head at most, for kernels/attention.cl and for attention_wide.cl, experts of a
+ * router, and experts of a row. */
+#define SL_LZ_NARROW_DIM   256u
+#define SL_LZ_MAX_HEAD_DIM 1024u
 #define SL_LZ_MAX_EXPERTS  1024u
 #define SL_LZ_MAX_USED     64u
 
@@ -101,7 +108,17 @@ struct sl_lz_attention {
     sl_lz_addr k, v, q, sinks, y, page_table, row_seq, row_len;
     sl_lz_u64 k_page_bytes, v_page_bytes;
     sl_lz_u32 n_tok, n_heads, n_kv_heads, dim_k, dim_v, stride_q, max_pages, window, chunk, q8;
+    sl_lz_u32 v_width; /* elements of a row of V: of latents those of the whole row */
     float scale, softcap;
+};
+struct sl_lz_head { /* head_float, head_quant, head_turned; strides: of heads */
+    sl_lz_addr w, x, y;
+    sl_lz_u64 head_bytes, row_bytes;
+    sl_lz_u32 n_in, n_out, n_tok, n_heads, stride_x, stride_y;
+};
+struct sl_lz_keep {
+    sl_lz_addr x, y; /* of the first row's */
+    sl_lz_u32 n_rows, n, stride_x, stride_y;
 };
 struct sl_lz_router {
     sl_lz_addr logits, bias, ids, weights, expert_scale;

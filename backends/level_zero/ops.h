@@ -51,6 +51,9 @@ enum sl_status sl_lz_glu(struct sl_level_zero *z, uint64_t gate, uint64_t up, ui
     X(add_gated)                                                                                   \
     X(gather_rows)                                                                                 \
     X(block_max)                                                                                   \
+    X(head_matmul)                                                                                 \
+    X(latent_write)                                                                                \
+    X(latent_attention)                                                                            \
     X(mul_sigmoid)                                                                                 \
     X(l2_norm)                                                                                     \
     X(scale)                                                                                       \

@@ -4,14 +4,18 @@
 #define QUANTIZE_BLOCKS 4u /* of 256 elements, that a group takes: kernels/quantize.cl */
 
 /* Scratch of matmul: the input, quantised for types of 256 elements and of 32. Of moe: the same,
- * and for each pair gate, up and the activation's output, quantised. */
+ * and for each pair gate, up and the activation's output, quantised. Of head_matmul: each head's
+ * part of the rows, quantised. */
 uint64_t sl_lz_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *l) {
     (void)d;
     uint64_t matmul = 2 * sl_lz_round_256(sl_lz_qx_bytes(l->max_tok, l->max_n_in));
     uint64_t moe = 2 * sl_lz_round_256(sl_lz_qx_bytes(l->max_tok, l->max_n_embd)) +
                    2 * sl_lz_round_256((uint64_t)l->max_pairs * l->max_n_ff * sizeof(float)) +
                    sl_lz_round_256(sl_lz_qx_bytes(l->max_pairs, l->max_n_ff));
-    return matmul > moe ? matmul : moe;
+    uint64_t heads =
+        sl_lz_round_256(sl_lz_qx_bytes((uint64_t)l->max_tok * l->max_heads, l->max_head_n));
+    uint64_t most = matmul > moe ? matmul : moe;
+    return most > heads ? most : heads;
 }
 
 enum sl_status sl_lz_quantize(struct sl_level_zero *z, enum sl_dtype t, uint64_t x, uint32_t n_rows,
@@ -58,4 +62,50 @@ enum sl_status sl_lz_op_matmul(struct sl_device *d, const struct sl_op_matmul *a
         SL_TRY(product(z, a, o, x));
     }
     return SL_OK;
+}
+
+/* ---- a matrix for each head ---- */
+
+static enum sl_status keep(struct sl_level_zero *z, const struct sl_op_head_matmul *a) {
+    const struct sl_lz_keep k = {.x = sl_lz_addr_of(a->x + a->n_in),
+                                 .y = sl_lz_addr_of(a->y + a->n_out),
+                                 .n_rows = a->n_tok * a->n_heads,
+                                 .n = a->n_keep,
+                                 .stride_x = a->stride_x,
+                                 .stride_y = a->stride_y};
+    uint64_t n = (uint64_t)k.n_rows * k.n;
+    return n ? SL_LZ_LAUNCH(z, keep, 0, sl_lz_elems(n), k) : SL_OK;
+}
+
+enum sl_status sl_lz_op_head_matmul(struct sl_device *d, const struct sl_op_head_matmul *a) {
+    struct sl_level_zero *z = (struct sl_level_zero *)d;
+    bool is_float = sl_lz_is_float(a->dtype);
+    struct sl_lz_head k = {.w = sl_lz_addr_of(a->w),
+                           .x = sl_lz_addr_of(a->x),
+                           .y = sl_lz_addr_of(a->y),
+                           .head_bytes = a->head_bytes,
+                           .row_bytes =
+                               sl_dtype_row_bytes(a->dtype, a->transposed ? a->n_out : a->n_in),
+                           .n_in = a->n_in,
+                           .n_out = a->n_out,
+                           .n_tok = a->n_tok,
+                           .n_heads = a->n_heads,
+                           .stride_x = a->stride_x,
+                           .stride_y = a->stride_y};
+    if (!a->n_tok)
+        return SL_OK;
+    SL_TRY(keep(z, a));
+    if (a->transposed) {
+        uint64_t units = (uint64_t)a->n_tok * a->n_heads * sl_lz_div_up(a->n_out, 16);
+        return SL_LZ_LAUNCH(z, head_turned, (uint32_t)a->dtype, sl_lz_elems(units), k);
+    }
+    if (!is_float) {
+        SL_TRY(sl_lz_quantize(z, a->dtype, k.x, a->n_tok * a->n_heads, a->n_in, a->stride_x,
+                              sl_lz_addr_of(z->scratch)));
+        k.x = sl_lz_addr_of(z->scratch);
+    }
+    uint64_t n = sl_lz_div_up(a->n_out, SL_LZ_PRODUCT_ROWS) * a->n_heads *
+                 sl_lz_div_up(a->n_tok, SL_LZ_PRODUCT_TOK);
+    return sl_lz_launch(z, is_float ? SL_LZ_head_float : SL_LZ_head_quant, (uint32_t)a->dtype, n,
+                        &k, sizeof k);
 }

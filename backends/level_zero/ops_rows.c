@@ -11,13 +11,14 @@ void sl_lz_ops_caps(struct sl_device_caps *caps) {
     caps->moe_bias = caps->moe_as_host = caps->swiglu_clamped = caps->geglu = true;
     caps->swiglu_limited = caps->swiglu_cut = caps->reglu = true;
     caps->sigmoid_topk = caps->router_groups = true;
-    caps->extra_args = true;
+    caps->extra_args = caps->latent_window = true;
 }
 
 bool sl_lz_supports(const struct sl_device *d, const struct sl_op_need *need) {
     (void)d;
-    return need->op != SL_OP_attention ||
-           (need->head_dim_k <= SL_LZ_MAX_HEAD_DIM && need->head_dim_v <= SL_LZ_MAX_HEAD_DIM);
+    if (need->op != SL_OP_attention && need->op != SL_OP_latent_attention)
+        return true;
+    return need->head_dim_k <= SL_LZ_MAX_HEAD_DIM && need->head_dim_v <= SL_LZ_MAX_HEAD_DIM;
 }
 
 enum sl_status sl_lz_op_embed(struct sl_device *d, const struct sl_op_embed *a) {
