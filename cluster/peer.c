@@ -243,6 +243,7 @@ void sl_peer_tell(struct sl_peer *p, enum sl_status status, const struct sl_err 
 void sl_peer_lose(struct sl_peer *p, enum sl_status status, const struct sl_err *why) {
     pthread_mutex_lock(&p->lock);
     if (p->lost == SL_OK) {
+        p->cut = status == SL_ERR_PEER_LOST;
         bool refused = status == SL_ERR_CONFIG && !p->there; /* from one that serves it is a loss */
         p->lost = refused ? status : SL_ERR_PEER_LOST;
         if (refused)
@@ -401,29 +402,17 @@ static struct sl_link *take_link(struct sl_peer *p) {
     return link;
 }
 
-/* Tries until one answers. */
-static enum sl_status reach(struct sl_peer *p, uint64_t wait_ns, struct sl_err *err) {
+static enum sl_status connect_once(struct sl_peer *p, struct sl_err *err) {
     const struct sl_link_config config = {.key = p->key,
                                           .connect_ns = CONNECT_NS,
                                           .heartbeat_ns = HEARTBEAT_NS,
                                           .silence_ns = SILENCE_NS,
                                           .max_payload_bytes = SL_SETUP_MAX_BYTES,
                                           .queue_bytes = SETUP_QUEUE_BYTES};
-    uint64_t until_ns = sl_now_ns() + wait_ns;
-    bool logged = false;
-    for (;;) {
-        struct sl_link *link = NULL;
-        enum sl_status status =
-            sl_link_connect(p->address, &config, &p->owner, p->cancel, &link, err);
-        if (status == SL_OK)
-            set_link(p, link);
-        if (status != SL_ERR_PEER_LOST || sl_now_ns() > until_ns || is_canceled(p))
-            return status;
-        if (!logged)
-            sl_info("waiting for the worker at %s: %s", p->address, err->text);
-        logged = true;
-        pause_ns(AGAIN_NS);
-    }
+    struct sl_link *link = NULL;
+    SL_TRY(sl_link_connect(p->address, &config, &p->owner, p->cancel, &link, err));
+    set_link(p, link);
+    return SL_OK;
 }
 
 /* Waits until it is there. */
@@ -444,19 +433,47 @@ static enum sl_status wait_for_offer(struct sl_peer *p, uint64_t most_ns, struct
     return status;
 }
 
-enum sl_status sl_peer_meet(struct sl_peer *p, uint64_t wait_ns, struct sl_err *err) {
+static bool was_cut(struct sl_peer *p) {
+    pthread_mutex_lock(&p->lock);
+    bool cut = p->lost != SL_OK && p->cut;
+    pthread_mutex_unlock(&p->lock);
+    return cut;
+}
+
+/* One try; *out_again: another may end otherwise. */
+static enum sl_status meet_once(struct sl_peer *p, uint64_t most_ns, bool *out_again,
+                                struct sl_err *err) {
     struct sl_setup_hello hello = {.role = 1, .messages = SL_MESSAGE_VERSION};
     uint8_t bytes[SL_SETUP_MAX_BYTES];
     snprintf(hello.program, sizeof hello.program, "%s", SL_VERSION);
     if (gethostname(hello.name, sizeof hello.name - 1) != 0)
         snprintf(hello.name, sizeof hello.name, "?");
-    SL_TRY(reach(p, wait_ns, err));
+    enum sl_status status = connect_once(p, err);
+    *out_again = status == SL_ERR_PEER_LOST;
+    SL_TRY(status);
     /* The hello comes first. A worker that refuses has sent the reason before it closed, and that
      * is still read. */
     if (send_setup(p, SL_FRAME_HELLO, bytes, sl_setup_put_hello(&hello, bytes), err) == SL_AGAIN)
         return SL_ERR_PEER_LOST;
     SL_TRY(sl_link_start(p->link, err));
-    return wait_for_offer(p, CONNECT_NS + wait_ns, err);
+    status = wait_for_offer(p, most_ns, err);
+    /* Without a key, who closes at once may be a worker that has one. */
+    *out_again = status == SL_ERR_PEER_LOST && p->key && was_cut(p);
+    return status;
+}
+
+enum sl_status sl_peer_meet(struct sl_peer *p, uint64_t wait_ns, struct sl_err *err) {
+    uint64_t until_ns = sl_now_ns() + wait_ns;
+    for (bool logged = false, again;; logged = true) {
+        uint64_t now = sl_now_ns(), left_ns = until_ns > now ? until_ns - now : 0;
+        enum sl_status status = meet_once(p, CONNECT_NS + left_ns, &again, err);
+        if (!again || sl_now_ns() > until_ns || is_canceled(p))
+            return status;
+        sl_peer_leave(p);
+        if (!logged)
+            sl_info("waiting for the worker at %s: %s", p->address, err->text);
+        pause_ns(AGAIN_NS);
+    }
 }
 
 enum sl_status sl_peer_send_load(struct sl_peer *p, struct sl_err *err) {

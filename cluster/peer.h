@@ -57,6 +57,7 @@ struct sl_peer {
     uint64_t done_bytes, total_bytes; /* of loading */
     uint64_t news_ns;                 /* when that last changed, or loading was asked for */
     enum sl_status lost;              /* not SL_OK: it is gone, or has refused */
+    bool cut;                         /* ... and it was the connection: nobody has said no */
     struct sl_err why;
 };
 
@@ -66,8 +67,9 @@ void sl_peer_init(struct sl_peer *p, const char *address, const struct sl_model 
                   const atomic_bool *cancel);
 void sl_peer_release(struct sl_peer *p);
 
-/* Connects, within wait_ns if nobody answers at first, and learns what the worker has: p->offer.
- * SL_ERR_CONFIG: it has another model or version, or refuses, and says why. */
+/* Connects, within wait_ns if nobody answers at first or the connection is cut, and learns what the
+ * worker has: p->offer. SL_ERR_CONFIG: it has another model or version, or refuses, and says why;
+ * SL_ERR_PROTOCOL: it has another key. */
 enum sl_status sl_peer_meet(struct sl_peer *p, uint64_t wait_ns, struct sl_err *err) SL_MUST_CHECK;
 /* Closes the link and forgets what arrived on it, so that the worker can be connected to again. */
 void sl_peer_leave(struct sl_peer *p);

@@ -70,8 +70,9 @@ struct sl_link_stats {
 };
 
 /* address: "host:port", "[v6]:port", "unix:PATH". Blocks for connect_ns at most; canceled as soon
- * as *cancel is true (NULL: cannot be). SL_ERR_PEER_LOST: nobody answers; SL_ERR_PROTOCOL: who
- * answers is no peer, has another version, or another key. */
+ * as *cancel is true (NULL: cannot be). SL_ERR_PEER_LOST: nobody answers, or the connection
+ * was cut in the handshake; SL_ERR_PROTOCOL: who answers is no peer, has another version, or
+ * another key. */
 enum sl_status sl_link_connect(const char *address, const struct sl_link_config *config,
                                struct sl_link_owner *owner, const atomic_bool *cancel,
                                struct sl_link **out, struct sl_err *err) SL_MUST_CHECK;

@@ -48,6 +48,8 @@ struct sl_transport {
         *out;     /* with TLS, once the peer has proven itself: before that it costs less */
     size_t taken; /* bytes of the write that goes on, which are in out */
     bool heard;   /* the peer has sent something */
+    bool ended;   /* ... and has closed its side */
+    bool cut;     /* the socket has failed, whatever GnuTLS makes of it */
     int error;    /* errno of the socket's, which GnuTLS keeps for itself */
 };
 
@@ -93,6 +95,7 @@ static int give_credentials(struct sl_transport *t, bool listens) {
 
 static void fail_socket(struct sl_transport *t) {
     t->error = errno;
+    t->cut |= errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
     gnutls_transport_set_errno(t->tls, errno);
 }
 
@@ -110,6 +113,7 @@ static ssize_t pull(gnutls_transport_ptr_t ptr, void *to, size_t room) {
         if (n < 0)
             fail_socket(t);
         t->heard |= n > 0;
+        t->ended |= n == 0;
         if (n <= 0 || !b)
             return n;
         b->first = 0;
@@ -201,6 +205,21 @@ enum sl_status sl_transport_create(int fd, const struct sl_net_key *key, bool li
     return SL_OK;
 }
 
+/* What ended the handshake. Who finds that the other side has not the key tells it in an alert:
+ * without one the connection was cut, which says nothing of keys. */
+static enum sl_status refuse(struct sl_transport *t, int rc, struct sl_err *err) {
+    bool told = rc == GNUTLS_E_FATAL_ALERT_RECEIVED;
+    if (t->cut && !told)
+        return lost("the connection was lost in the handshake", t->error, err);
+    if (t->ended && !told)
+        return sl_fail(err, SL_ERR_PEER_LOST,
+                       "the other side closed the connection in the handshake");
+    if (!told)
+        (void)!gnutls_alert_send_appropriate(t->tls, rc);
+    return sl_fail(err, SL_ERR_PROTOCOL, "the other side has another key, or is no Sluice (%s)",
+                   told ? gnutls_alert_get_name(gnutls_alert_get(t->tls)) : gnutls_strerror(rc));
+}
+
 enum sl_status sl_transport_shake(struct sl_transport *t, short *out_events, struct sl_err *err) {
     *out_events = 0;
     if (!t->tls)
@@ -216,12 +235,7 @@ enum sl_status sl_transport_shake(struct sl_transport *t, short *out_events, str
         *out_events = gnutls_record_get_direction(t->tls) ? POLLOUT : POLLIN;
         return SL_AGAIN;
     }
-    const char *why = rc == GNUTLS_E_FATAL_ALERT_RECEIVED
-                          ? gnutls_alert_get_name(gnutls_alert_get(t->tls))
-                      : is_sockets(rc) ? strerror(t->error)
-                                       : gnutls_strerror(rc);
-    return sl_fail(err, SL_ERR_PROTOCOL, "the other side has another key, or is no Sluice (%s)",
-                   why);
+    return refuse(t, rc, err);
 }
 
 int sl_transport_fd(const struct sl_transport *t) {

@@ -18,7 +18,8 @@ enum sl_status sl_transport_create(int fd, const struct sl_net_key *key, bool li
 /* What one takes at most: until the peer has proven itself, and from then on. */
 size_t sl_transport_bytes(bool keyed, bool proven);
 /* Goes on with the handshake. SL_AGAIN: *out_events (POLLIN, POLLOUT) are to be waited for.
- * SL_ERR_PROTOCOL: the other side has not proven itself. */
+ * SL_ERR_PROTOCOL: the other side has not proven itself, or says that this one has not;
+ * SL_ERR_PEER_LOST: the connection was cut before either could know. */
 enum sl_status sl_transport_shake(struct sl_transport *t, short *out_events,
                                   struct sl_err *err) SL_MUST_CHECK;
 int sl_transport_fd(const struct sl_transport *t);

@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import re
+import select
 import signal
 import socket
 import struct
@@ -810,6 +811,60 @@ def stalls(t):
     t.check("and all end well", [code] + [w.end() for w in workers] == [0] * 6 and not re.search(TROUBLE, logs), logs[-1500:])
 
 
+class Resets(relay.Relay):
+    """Between a coordinator and a worker: resets the first connections, each when so many bytes have come back from the worker."""
+
+    def __init__(self, to, points):
+        host, port = to.rsplit(":", 1)
+        self.points, self.n_reset = iter(points), 0
+        super().__init__(("127.0.0.1", 0), (host, int(port)), socket.AF_INET)
+        self.at = "127.0.0.1:%d" % self.listener.getsockname()[1]
+
+    def takes(self, a):
+        most = next(self.points, None)
+        if most is not None:
+            threading.Thread(target=self.reset, args=(a, most), daemon=True).start()
+        return most is None
+
+    def reset(self, a, most):
+        n, b = 0, socket.create_connection(self.to)
+        try:
+            while n < most:
+                for s in select.select([a, b], [], [])[0]:
+                    data = s.recv(most - n if s is b else 65536)
+                    (a if s is b else b).sendall(data)
+                    n += len(data) if s is b else 0
+                    if not data:
+                        most = n
+        except OSError:  # one of them has gone
+            pass
+        self.n_reset += 1
+        a.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        a.close()
+        b.close()
+
+
+def cut_handshakes(t):
+    """A connection that is reset in the handshake, or right behind it, is a lost one, and a start tries again; another key is not."""
+    w = Worker(t, t.model, "127.0.0.1:0")
+    alone = t.score(t.model, ["--device", "cpu"])
+    points = [0, 1, 5, 100, 200, 260, 300, 400]  # the handshake is about 264 bytes; the worker's words follow
+    between = Resets(w.at, points)
+    wait = ["--device", "cpu", "--key-file", t.key, "--worker-wait"]
+    r = t.score(t.model, [*wait, str(LONG), "--workers", between.at])
+    t.check(f"a start goes on after {len(points)} connections that are reset, in the handshake and behind it", isinstance(r, bytes) and r == alone and
+            between.n_reset == len(points), f"{between.n_reset} {str(r)[:800]} {w.text()[-800:]}")
+    for most in (0, 100, 300):
+        between = Resets(w.at, [most] * 1000)
+        r = t.score(t.model, [*wait, "1", "--workers", between.at])
+        t.check(f"where each is reset after {most} bytes, it ends with what happened, after more than one try", between.n_reset > 1 and between.at in str(r) and
+                re.search("reset by peer|Broken pipe|closed the connection", str(r)) and "key" not in str(r), f"{between.n_reset} {r}")
+    began = w.text().count("was refused: ")
+    t.refused("another key is refused at once, however long a start would wait", ["--workers", w.at, "--key-file", t.new_key("another key"), "--worker-wait", "86400"],
+              re.escape(w.at) + ".*another key")
+    t.check("and the worker ends well", w.text().count("was refused: ") > began and w.end() == 0 and not re.search(TROUBLE, w.text()), w.text()[-1500:])
+
+
 def spares(t):
     """A worker is killed and stays away: a spare has its layers, and answers go on. Then the spare is killed, and the first one,
     which is a spare by now, comes back."""
@@ -865,6 +920,7 @@ def main():
             "interrupted": lambda: interrupted(t),
             "stalls": lambda: stalls(t),
             "spares": lambda: spares(t),
+            "cut handshakes": lambda: cut_handshakes(t),
             "strangers": t.strangers,
         }
         for name, part in parts.items():

@@ -961,7 +961,9 @@ struct relay {
     int fd; /* where it listens */
     pthread_t thread;
     atomic_bool stop, repeat;
-    int n_crowd; /* who come, and say nothing, before the first answer is passed on */
+    int n_crowd;              /* who come, and say nothing, before the first answer is passed on */
+    size_t most_back, n_back; /* it ends when so many bytes have gone back; 0: never */
+    bool resets;              /* ... as a cut does, and not as who closes */
     atomic_size_t n;
     size_t last;             /* where the bytes that came last begin */
     uint8_t bytes[64 << 10]; /* [n] from who connected, the first of them */
@@ -1005,7 +1007,14 @@ static void *relay_main(void *arg) {
                 continue;
             if (i)
                 let_crowd_come(y);
+            if (i && y->most_back && (size_t)n >= y->most_back - y->n_back) {
+                write_all(from, bytes, y->most_back - y->n_back);
+                y->n_back = y->most_back;
+                open = false;
+                break;
+            }
             write_all(i ? from : to, bytes, (size_t)n);
+            y->n_back += i ? (size_t)n : 0;
             size_t had = atomic_load(&y->n);
             if (i || had + (size_t)n > sizeof y->bytes)
                 continue;
@@ -1014,6 +1023,9 @@ static void *relay_main(void *arg) {
             atomic_store(&y->n, had + (size_t)n);
         }
     }
+    const struct linger reset = {.l_onoff = 1};
+    if (y->resets)
+        assert_int_equal(setsockopt(from, SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
     close(from);
     close(to);
     return NULL;
@@ -1052,6 +1064,47 @@ static void silence_makes_way(void **state) {
     assert_int_equal(r.far.n_frames, 1);
     room_release(&r);
     relay_end(&y);
+}
+
+/* So many bytes of the answer come, then the connection ends: how it went with who connects, and
+ * how many have come. */
+static enum sl_status cut_after(struct room *r, size_t most, bool resets, size_t *out_n,
+                                struct sl_err *err) {
+    static struct relay y;
+    relay_start(&y, r);
+    y.most_back = most;
+    y.resets = resets;
+    enum sl_status status =
+        sl_link_connect(y.address, &r->config, &r->near.owner, NULL, &r->near.link, err);
+    if (status == SL_OK)
+        sl_link_close(r->near.link, 0);
+    r->near.link = NULL;
+    relay_end(&y);
+    *out_n = y.n_back;
+    return status;
+}
+
+/* It says nothing of keys, wherever it is cut: that can be tried again. */
+static void a_cut_handshake_is_a_loss(void **state) {
+    (void)state;
+    struct sl_err err = {""};
+    struct room r;
+    size_t whole, n;
+    room_init_quiet(&r, true, true);
+    r.n_accepted = 1; /* who is accepted is left at once, and has not said a word */
+    assert_int_equal(cut_after(&r, 0, false, &whole, &err), SL_OK);
+    assert_true(whole > 100);
+    for (size_t i = 0; i < 48; i++) {
+        size_t k = i / 2, most = k < 6 ? k + 1 : k == 23 ? whole - 1 : whole * k / 24;
+        bool resets = i % 2;
+        enum sl_status status = cut_after(&r, most, resets, &n, &err);
+        assert_int_equal(n, most);
+        /* What has come is still read before a reset is seen, or is not. */
+        if (status != SL_ERR_PEER_LOST || !strstr(err.text, "in the handshake") ||
+            (resets && !strstr(err.text, strerror(ECONNRESET))))
+            fail_msg("%zu of %zu bytes, %d: %d %s", most, whole, resets, status, err.text);
+    }
+    room_release(&r);
 }
 
 /* What was recorded of somebody with the key lets nobody in: not the whole of it, and no part. */
@@ -1247,6 +1300,7 @@ int main(void) {
         cmocka_unit_test(another_key_is_refused),
         cmocka_unit_test(strangers_are_in_nobodys_way),
         cmocka_unit_test(silence_makes_way),
+        cmocka_unit_test(a_cut_handshake_is_a_loss),
         cmocka_unit_test(recordings_are_refused),
         cmocka_unit_test(what_comes_twice_ends_the_link),
         cmocka_unit_test(only_this_machine_without_a_key),
