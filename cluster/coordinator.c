@@ -5,6 +5,7 @@
 #include "cluster/worker.h"
 #include "common/cpus.h"
 #include "common/clock.h"
+#include "common/interrupt.h"
 #include "common/log.h"
 #include "engine/prefix/model_identity.h"
 #include "engine/stage/joint_heat.h"
@@ -391,8 +392,11 @@ static void loss_is_over(struct sl_cluster *c) {
     pthread_mutex_unlock(&c->spares_lock);
 }
 
-/* Loads a lost worker's layers on the first spare that can have them. */
-static enum sl_status load_on_spare(struct sl_cluster *c, struct sl_peer *p) {
+/* The first spare with which try() goes well takes the place of a worker. SL_ERR_PEER_LOST: there
+ * is none. */
+static enum sl_status replace(struct sl_cluster *c, struct sl_peer *p,
+                              enum sl_status (*try)(struct sl_cluster *c, struct sl_peer *p,
+                                                    struct sl_err *err)) {
     const char *lost = p->address;
     for (uint32_t i = 0; i < c->config.n_spares && !atomic_load(&c->closing); i++) {
         struct sl_err err;
@@ -401,7 +405,7 @@ static enum sl_status load_on_spare(struct sl_cluster *c, struct sl_peer *p) {
             continue;
         set_address(p, spare);
         sl_peer_leave(p);
-        enum sl_status status = load_again(c, p, &err);
+        enum sl_status status = try(c, p, &err);
         if (status != SL_OK) {
             sl_peer_tell(p, status, &err);
             set_address(p, lost);
@@ -428,7 +432,7 @@ static void regain(struct keeper *k) {
     note_try(&k->tries, status);
     if (status != SL_OK)
         sl_peer_tell(p, status, &err);
-    if (status != SL_OK && load_on_spare(c, p) == SL_OK)
+    if (status != SL_OK && replace(c, p, load_again) == SL_OK)
         status = SL_OK;
     pthread_mutex_lock(&p->lock);
     if (status == SL_OK)
@@ -496,6 +500,24 @@ static enum sl_status describe(const struct sl_model *model, struct sl_setup_mod
     return SL_OK;
 }
 
+static enum sl_status meet_now(struct sl_cluster *c, struct sl_peer *p, struct sl_err *err) {
+    (void)c;
+    return sl_peer_meet(p, 0, err);
+}
+
+/* The worker, or a spare if it does not answer in time. */
+static enum sl_status meet(struct sl_cluster *c, struct sl_peer *p, struct sl_err *err) {
+    struct sl_err why;
+    enum sl_status status = sl_peer_meet(p, c->config.wait_ns, &why);
+    if (status != SL_ERR_PEER_LOST || !c->config.n_spares || sl_interrupt_pending()) {
+        *err = why;
+        return status;
+    }
+    if (replace(c, p, meet_now) == SL_OK)
+        return SL_OK;
+    return sl_fail(err, status, "%.400s; no spare can take its place", why.text);
+}
+
 enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const struct sl_model *model,
                                struct sl_cluster **out_cluster, struct sl_err *err) {
     struct sl_cluster *c = calloc(1, sizeof *c);
@@ -519,7 +541,7 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
     for (uint32_t i = 0; i < config->n_workers; i++)
         sl_peer_init(&c->peers[i], config->workers[i], model, &c->files, config->key, &c->closing);
     for (uint32_t i = 0; i < config->n_workers && status == SL_OK; i++) {
-        status = sl_peer_meet(&c->peers[i], c->config.wait_ns, err);
+        status = meet(c, &c->peers[i], err);
         if (status == SL_OK)
             status = list_devices(c, &c->peers[i], i, err);
     }

@@ -17,8 +17,8 @@ struct sl_cluster;
 struct sl_cluster_config {
     const char *const *workers; /* [n_workers] addresses (net/link.h), in the order of layers */
     uint32_t n_workers;
-    /* [n_spares] Machines that take the place of a worker that is lost, whichever is there first.
-     */
+    /* [n_spares] Machines that take the place of a worker that does not answer in time, or is lost,
+     * whichever is there first. */
     const char *const *spares;
     uint32_t n_spares;
     const struct sl_net_key *key; /* NULL: plain text, on this machine alone */
@@ -27,7 +27,8 @@ struct sl_cluster_config {
     uint64_t answer_ns;
 };
 
-/* Connects to every worker and learns what each has. SL_ERR_PEER_LOST: one cannot be reached;
+/* Connects to every worker, or a spare in its place, and learns what each has. SL_ERR_PEER_LOST:
+ * one cannot be reached, nor a spare;
  * SL_ERR_CONFIG: one has another model or another version, or serves somebody else; the text names
  * it. model, config's strings and key are borrowed until close. */
 enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const struct sl_model *model,

@@ -185,14 +185,15 @@ const char *sl_engine_options_help(const char *option);
          false},                                                                                     \
         {SL_ARG_STRING, 0,                                                                           \
          "--spare",     "ADDRESSES",                                                                 \
-         &(o)->spares,  "workers that take the place of a lost one: HOST:PORT, separated by commas", \
+         &(o)->spares,  "workers that replace a lost or absent one: HOST:PORT, separated by commas", \
          false},                                                                                     \
         {SL_ARG_U32,                                                                                 \
          0,                                                                                          \
          "--worker-wait",                                                                            \
          "S",                                                                                        \
          &(o)->worker_wait_s,                                                                        \
-         "how long running requests wait for a lost worker before they fail (default 30)",           \
+         "how long running requests wait for a lost worker before they fail, and a start for one "   \
+         "that does not answer (default 30)",                                                        \
          false},                                                                                     \
         SL_KEY_OPTIONS(o)
 

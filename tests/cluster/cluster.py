@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import urllib.error
 import urllib.request
 
@@ -865,6 +866,43 @@ def cut_handshakes(t):
     t.check("and the worker ends well", w.text().count("was refused: ") > began and w.end() == 0 and not re.search(TROUBLE, w.text()), w.text()[-1500:])
 
 
+def spares_at_the_start(t):
+    """A worker that is not there within --worker-wait: a spare has its place from the start."""
+    alone = t.score(t.model, ["--device", "cpu"])
+    first, spare, other = Worker(t, t.model, t.socket()), Worker(t, t.model, t.socket()), Worker(t, t.synth("for another", ["--layers", "3"]), t.socket())
+    absent = [t.socket(), t.socket()]
+    server = Server(t, first, types.SimpleNamespace(at=absent[0]), options=["--worker-wait", "1", "--spare", f"{other.at},{spare.at}"])
+    place = [line for line in server.text().splitlines() if "has the place of" in line]
+    t.check("a worker is absent at the start: a spare has its place, and the log says so in one line", len(place) == 1 and
+            f"the spare at {spare.at} has the place of {absent[0]}" in place[0] and server.health()[0] == 200, server.text()[-1500:])
+    t.check("one that cannot have it is named", f"{other.at} cannot take the place of {absent[0]}" in server.text() and "another model" in server.text(),
+            server.text()[-1500:])
+    together = server.many(4, 200)
+    t.check("the answers are those of one process", together == t.alone()[0], f"{together} {server.text()[-800:]}")
+    # From then on the absent one is a spare.
+    late = Worker(t, t.model, absent[0])
+    clients, together = server.begin(4, 200)
+    spare.end(signal.SIGKILL)
+    clients.join()
+    t.check("when it comes, it is a spare itself", together == t.alone()[0] and f"the spare at {late.at} has the place of {spare.at}" in server.text(),
+            f"{together} {server.text()[-1500:]}")
+    codes = [server.end(), first.end(), late.end(), other.end()]
+    t.check("and those that are left end well", not any(codes) and not re.search(TROUBLE, server.text() + first.text() + late.text()), f"{codes} {server.text()[-800:]}")
+    first, spare = Worker(t, t.model, t.socket()), Worker(t, t.model, t.socket())
+    options = ["--device", "cpu", "--key-file", t.key, "--worker-wait", "1", "--spare", spare.at, "--workers"]
+    absent = [t.socket(), t.socket()]
+    r = t.score(t.model, [*options, f"{absent[0]},{first.at},{absent[1]}"])
+    t.check("two are absent and there is one spare: the error names the one that is missing", absent[1] in str(r) and absent[0] not in str(r) and
+            "no spare can take its place" in str(r), r)
+    wait_for_end = time.monotonic() + LONG
+    r = t.score(t.model, [*options, f"{absent[0]},{first.at}"])
+    while "another coordinator" in str(r) and time.monotonic() < wait_for_end:  # they have not yet left the one before
+        r = t.score(t.model, [*options, f"{absent[0]},{first.at}"])
+    t.check("with one absent it is as in one process", isinstance(r, bytes) and r == alone, str(r)[:800])
+    codes = [first.end(), spare.end()]
+    t.check("and all end well", codes == [0, 0] and not re.search(TROUBLE, first.text() + spare.text()), f"{codes} {spare.text()[-800:]}")
+
+
 def spares(t):
     """A worker is killed and stays away: a spare has its layers, and answers go on. Then the spare is killed, and the first one,
     which is a spare by now, comes back."""
@@ -920,6 +958,7 @@ def main():
             "interrupted": lambda: interrupted(t),
             "stalls": lambda: stalls(t),
             "spares": lambda: spares(t),
+            "spares at the start": lambda: spares_at_the_start(t),
             "cut handshakes": lambda: cut_handshakes(t),
             "strangers": t.strangers,
         }
