@@ -35,33 +35,59 @@ static bool divide(const char *text, char *host, size_t host_size, const char **
     return true;
 }
 
-enum sl_status sl_net_resolve(const char *text, bool listens,
-                              struct sl_net_address out[SL_NET_ADDRESSES], size_t *out_n,
-                              struct sl_err *err) {
+/* family: of those that are wanted. */
+static size_t take(const struct addrinfo *list, int family,
+                   struct sl_net_address out[SL_NET_ADDRESSES]) {
+    size_t n = 0;
+    for (const struct addrinfo *a = list; a && n < SL_NET_ADDRESSES; a = a->ai_next) {
+        if (family != AF_UNSPEC && a->ai_family != family)
+            continue;
+        struct sl_net_address *to = &out[n++];
+        memset(to, 0, sizeof *to);
+        memcpy(&to->storage, a->ai_addr, a->ai_addrlen);
+        to->n = a->ai_addrlen;
+    }
+    return n;
+}
+
+static enum sl_status ask(const char *text, bool listens, struct addrinfo **out,
+                          struct sl_err *err) {
     char host[256];
     const char *port;
-    if (strncmp(text, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0) {
-        *out_n = 1;
-        return resolve_unix(text + strlen(UNIX_PREFIX), out, err);
-    }
     if (!divide(text, host, sizeof host, &port) || (!*host && !listens))
         return sl_fail(err, SL_ERR_CONFIG,
                        "'%.200s' is no address: it must be HOST:PORT, [V6]:PORT or unix:PATH",
                        text);
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                                    .ai_flags = AI_NUMERICSERV | (listens ? AI_PASSIVE : 0)};
+    int rc = getaddrinfo(*host ? host : NULL, port, &hints, out);
+    return rc == 0 ? SL_OK
+                   : sl_fail(err, SL_ERR_PEER_LOST, "'%.200s' cannot be resolved: %s", text,
+                             gai_strerror(rc));
+}
+
+enum sl_status sl_net_resolve(const char *text, bool listens,
+                              struct sl_net_address out[SL_NET_ADDRESSES], size_t *out_n,
+                              struct sl_err *err) {
     struct addrinfo *list;
-    int rc = getaddrinfo(*host ? host : NULL, port, &hints, &list);
-    if (rc != 0)
-        return sl_fail(err, SL_ERR_PEER_LOST, "'%.200s' cannot be resolved: %s", text,
-                       gai_strerror(rc));
-    *out_n = 0;
-    for (const struct addrinfo *a = list; a && *out_n < SL_NET_ADDRESSES; a = a->ai_next) {
-        struct sl_net_address *to = &out[(*out_n)++];
-        memset(to, 0, sizeof *to);
-        memcpy(&to->storage, a->ai_addr, a->ai_addrlen);
-        to->n = a->ai_addrlen;
+    if (strncmp(text, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0) {
+        *out_n = 1;
+        return resolve_unix(text + strlen(UNIX_PREFIX), out, err);
     }
+    SL_TRY(ask(text, listens, &list, err));
+    *out_n = take(list, AF_UNSPEC, out);
+    freeaddrinfo(list);
+    return SL_OK;
+}
+
+enum sl_status sl_net_resolve_machines(const char *text,
+                                       struct sl_net_address out[SL_NET_ADDRESSES], size_t *out_n,
+                                       struct sl_err *err) {
+    struct addrinfo *list;
+    SL_TRY(ask(text, false, &list, err));
+    *out_n = take(list, AF_INET, out);
+    if (!*out_n)
+        *out_n = take(list, AF_INET6, out);
     freeaddrinfo(list);
     return SL_OK;
 }

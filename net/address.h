@@ -26,6 +26,13 @@ struct sl_net_address {
 enum sl_status sl_net_resolve(const char *text, bool listens,
                               struct sl_net_address out[SL_NET_ADDRESSES], size_t *out_n,
                               struct sl_err *err) SL_MUST_CHECK;
+/* The machines behind "name:port", each once: one that speaks IPv4 and IPv6 has an address of each
+ * kind under the same name, and nothing tells which two belong together. So the addresses are those
+ * of one kind: IPv4, which is what workers listen on unless they are told otherwise, or IPv6 where
+ * the name has no other. */
+enum sl_status sl_net_resolve_machines(const char *text,
+                                       struct sl_net_address out[SL_NET_ADDRESSES], size_t *out_n,
+                                       struct sl_err *err) SL_MUST_CHECK;
 /* Does what is sent there stay on this machine? */
 bool sl_net_is_local(const struct sl_net_address *a);
 /* "10.0.0.7:51234", "unix:PATH". */

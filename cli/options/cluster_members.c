@@ -155,7 +155,7 @@ static enum sl_status dns(struct members *m, const char *name, struct sl_err *er
     memset(found, 0, sizeof found);
     if (strncmp(name, "unix:", 5) == 0)
         return sl_fail(err, SL_ERR_CONFIG, "--workers dns: '%.120s' is no host", name);
-    SL_TRY(sl_net_resolve(name, false, found, &n, err));
+    SL_TRY(sl_net_resolve_machines(name, found, &n, err));
     qsort(found, n, sizeof *found, by_bytes);
     for (size_t i = 0; i < n; i++) {
         char text[MAX_HOST];

@@ -17,8 +17,8 @@ typedef const char *sl_variable_fn(const char *name);
  * the order of the list. Source: Slurm, "scontrol(1)", hostlist expressions lws[:PORT]      the
  * workers of the group whose leader this pod is (LWS_LEADER_ADDRESS, LWS_GROUP_SIZE,
  * LWS_WORKER_INDEX). Source: Kubernetes SIGs, LeaderWorkerSet, "Labels, annotations and environment
- * variables" dns:NAME:PORT   every address that NAME has now, in the order of their numbers; asks
- * the resolver
+ * variables" dns:NAME:PORT   every machine that NAME names now (sl_net_resolve_machines), in the
+ * order of their addresses; asks the resolver
  *
  * Anything else is the list itself. SL_ERR_CONFIG: a variable is missing or makes no sense, or
  * there are no other machines, or too many; SL_ERR_PEER_LOST: NAME has no address now. */

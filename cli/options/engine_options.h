@@ -181,7 +181,7 @@ const char *sl_engine_options_help(const char *option);
          &(o)->workers,                                                                              \
          "machines with the later layers, in this order: HOST:PORT of each 'sluice worker', "        \
          "separated by commas; or slurm, lws or dns:NAME:PORT, to ask the job, the "                 \
-         "LeaderWorkerSet or the name server",                                                       \
+         "LeaderWorkerSet or the name server (IPv4 addresses, or IPv6 if the name has no other)",    \
          false},                                                                                     \
         {SL_ARG_STRING, 0,                                                                           \
          "--spare",     "ADDRESSES",                                                                 \

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -47,11 +48,25 @@ static void check(const char *text, const char *wanted, const char *refusal) {
 }
 
 /* The resolver: knows one name, and passes on what is none. */
+#define N_KNOWN 18
 static struct {
-    const char *name, *address[9];
-    struct addrinfo list[9];
-    struct sockaddr_in at[9];
+    const char *name, *address[N_KNOWN];
+    struct addrinfo list[N_KNOWN];
+    struct sockaddr_storage at[N_KNOWN];
 } known;
+
+/* An address with the port, as the resolver gives it. */
+static struct addrinfo address(const char *text, const char *port, struct sockaddr_storage *at) {
+    bool v6 = strchr(text, ':') != NULL;
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
+    struct sockaddr_in6 b = {.sin6_family = AF_INET6, .sin6_port = a.sin_port};
+    void *to = v6 ? (void *)&b.sin6_addr : (void *)&a.sin_addr;
+    assert_int_equal(inet_pton(v6 ? AF_INET6 : AF_INET, text, to), 1);
+    memcpy(at, v6 ? (void *)&b : (void *)&a, v6 ? sizeof b : sizeof a);
+    return (struct addrinfo){.ai_family = v6 ? AF_INET6 : AF_INET,
+                             .ai_addrlen = v6 ? sizeof b : sizeof a,
+                             .ai_addr = (struct sockaddr *)(void *)at};
+}
 
 static void *next(const char *name) {
     void *found = dlsym(RTLD_NEXT, name);
@@ -68,14 +83,8 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
         return real(node, service, hints, out);
     }
     assert_int_equal(hints->ai_socktype, SOCK_STREAM); /* else each address comes for each type */
-    for (size_t i = 0; i < 9 && known.address[i]; i++) {
-        struct sockaddr_in *at = &known.at[i];
-        *at =
-            (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(service))};
-        assert_int_equal(inet_pton(AF_INET, known.address[i], &at->sin_addr), 1);
-        known.list[i] = (struct addrinfo){.ai_family = AF_INET,
-                                          .ai_addrlen = sizeof *at,
-                                          .ai_addr = (struct sockaddr *)(void *)at};
+    for (size_t i = 0; i < N_KNOWN && known.address[i]; i++) {
+        known.list[i] = address(known.address[i], service, &known.at[i]);
         if (i)
             known.list[i - 1].ai_next = &known.list[i];
     }
@@ -188,10 +197,40 @@ static void of_several_addresses(void **state) {
     known.name = NULL;
 }
 
+static void know(const char *const *given, size_t n) {
+    memset(&known, 0, sizeof known);
+    known.name = "sluice-worker.default";
+    for (size_t i = 0; i < n; i++)
+        known.address[i] = given[i];
+}
+
+/* A service of both kinds of addresses: each pod has two, and is one machine. */
+static void of_two_kinds_of_addresses(void **state) {
+    (void)state;
+    static const char *const two[] = {"fd00::2", "10.0.0.9", "fd00::1", "10.0.0.8"};
+    /* As many as there may be, and the resolver gives those first that are not used. */
+    static const char *const seven[] = {"fd00::1",  "fd00::2",  "fd00::3",  "fd00::4",  "fd00::5",
+                                        "fd00::6",  "fd00::7",  "10.0.0.1", "10.0.0.2", "10.0.0.3",
+                                        "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7"};
+    static const char *const v6[] = {"fd00::2", "fd00::1"};
+    know(two, 4);
+    check("dns:sluice-worker.default:7071", "10.0.0.8:7071,10.0.0.9:7071", NULL);
+    know(seven, 14);
+    check("dns:sluice-worker.default:7071",
+          "10.0.0.1:7071,10.0.0.2:7071,10.0.0.3:7071,10.0.0.4:7071,10.0.0.5:7071,10.0.0.6:7071,"
+          "10.0.0.7:7071",
+          NULL);
+    know(v6, 2);
+    check("dns:sluice-worker.default:7071", "[fd00::1]:7071,[fd00::2]:7071", NULL);
+    known.name = NULL;
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plain), cmocka_unit_test(in_slurm),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plain),
+                                       cmocka_unit_test(in_slurm),
                                        cmocka_unit_test(in_a_leader_worker_set),
                                        cmocka_unit_test(by_name),
-                                       cmocka_unit_test(of_several_addresses)};
+                                       cmocka_unit_test(of_several_addresses),
+                                       cmocka_unit_test(of_two_kinds_of_addresses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
