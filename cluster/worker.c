@@ -24,9 +24,10 @@
 #define HEARTBEAT_NS      1000000000u
 #define SILENCE_NS        5000000000u
 #define LINGER_NS         1000000000u
-#define REFUSE_NS         200000000u /* the listener waits meanwhile */
-#define LOOK_NS           50000000u  /* how often it is looked whether to stop */
-#define PROGRESS_NS       100000000u /* between two words about loading */
+#define REFUSE_NS         200000000u  /* the listener waits meanwhile */
+#define PART_NS           1500000000u /* ... and so long for one who leaves: LINGER_NS and a while */
+#define LOOK_NS           50000000u   /* how often it is looked whether to stop */
+#define PROGRESS_NS       100000000u  /* between two words about loading */
 #define SETUP_QUEUE_BYTES (4u * SL_SETUP_MAX_BYTES)
 #define STAGE_BYTES       4u
 #define PIECE_MOST_BYTES  (SL_PIECE_BYTES + SL_PIECE_HEAD_BYTES)
@@ -274,12 +275,20 @@ static void was_lost(struct sl_link_owner *o, struct sl_link *l, enum sl_status 
     pthread_mutex_unlock(&w->lock);
 }
 
+/* Whoever comes as soon as the one before has left finds the place still taken. Under the lock. */
+static void let_part(struct sl_worker *w) {
+    uint64_t until_ns = sl_now_ns() + PART_NS;
+    while (w->link && (w->gone || w->parting) && !*w->config.stop && sl_now_ns() < until_ns)
+        sl_cond_wait_until(&w->changed, &w->lock, sl_now_ns() + LOOK_NS);
+}
+
 /* On the listener's thread. */
 static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
     struct sl_worker *w =
         (struct sl_worker *)(void *)((char *)o - offsetof(struct sl_worker, listeners));
     struct sl_err err;
     pthread_mutex_lock(&w->lock);
+    let_part(w);
     bool busy = w->link != NULL;
     char why[256];
     snprintf(why, sizeof why, "the worker serves another coordinator, %s", w->who);
@@ -573,6 +582,7 @@ static void disconnect(struct sl_worker *w) {
     w->link = NULL;
     w->wants_offer = w->wants_load = false; /* the one that made them has gone */
     w->gone = w->parting = false;
+    pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
     if (served && !*w->config.stop) /* a peer that failed to prove itself has been logged already */
         sl_info("waiting for a coordinator");

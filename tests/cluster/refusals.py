@@ -282,6 +282,22 @@ class Refusals:
         self.least("a coordinator with too little", w, lambda mib: (cluster.Worker(t, t.model, t.socket()), ["--ram", f"{mib}MiB"]), ["--ram", f"{few}MiB"],
                    [f"a budget of {few}.0 MiB"])
 
+    def parting(self):
+        """Who comes while a worker parts from the one before is served, not told that it serves another: here that one has been refused, and
+        has not closed its end yet."""
+        t = self.t
+        w = cluster.Worker(t, t.model, t.socket(), key=False)
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(w.at.removeprefix("unix:"))
+            s.settimeout(cluster.LONG)
+            s.sendall(frame("HELLO", hello(self.version)) + frame("LOAD", load(1, [stage()], n_layer=hostile.layers_of(t.sluice, t.model)), number=2))
+            data = b""
+            while refusal(data) is None:
+                data += s.recv(65536)
+            r = self.run(w, [], key=None)
+        t.check("who comes while another is parted from is served", r.returncode == 0 and BUSY not in w.text(), f"{r.stderr[-800:]} {w.text()[-800:]}")
+        self.end(w)
+
     def busy(self):
         t = self.t
         w = cluster.Worker(t, t.model, t.socket())
@@ -301,7 +317,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="sluice-refusals-") as folder:
         t = cluster.Tests(os.path.abspath(a.sluice), os.path.abspath(a.model), folder)
         r = Refusals(t)
-        for part in (r.models, r.keys, r.versions, r.splits, r.kv_types, r.loads, r.another_backend, r.memory, r.busy):
+        for part in (r.models, r.keys, r.versions, r.splits, r.kv_types, r.loads, r.another_backend, r.memory, r.parting, r.busy):
             if a.only and part.__name__ != a.only:
                 continue
             try:
