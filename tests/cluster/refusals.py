@@ -302,6 +302,7 @@ class Refusals:
         t = self.t
         w = cluster.Worker(t, t.model, t.socket())
         server = cluster.Server(t, w)
+        w.wait_for("serving ")  # which it says behind what lets the other go on
         self.refused("a worker that serves another coordinator", w, [BUSY], ["was refused: .*" + BUSY])
         code = server.end()
         t.check("which ends well", code == 0, server.text()[-800:])
