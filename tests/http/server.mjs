@@ -1,6 +1,6 @@
 // Starts the real binary on a free port for the tests, and stops it.
 import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import net from 'node:net';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
@@ -15,6 +15,26 @@ const alone = /tsan/.test(binary) ? [] : ['--threads', '1'];
 export const threads = /asan/.test(binary) ? [] : ['--threads', String(availableParallelism())];
 // A sanitizer's build may take this much longer.
 export const patience = /tsan/.test(binary) ? 10 : /asan/.test(binary) ? 5 : 1;
+
+// As good as never, for what ends by itself.
+export const NEVER_MS = 240000 * patience;
+
+// Milliseconds that count for less while more wants to run than there are CPUs: as tests/support/fair_clock.py.
+export class FairClock {
+  constructor() {
+    this.ms = 0;
+    this.last = performance.now();
+  }
+
+  // To be asked often.
+  look() {
+    const now = performance.now();
+    const running = Number(readFileSync('/proc/loadavg', 'latin1').split(' ')[3].split('/')[0]) - 1; // who asks left out
+    this.ms += (now - this.last) * Math.min(1, availableParallelism() / Math.max(1, running));
+    this.last = now;
+    return this.ms;
+  }
+}
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -39,7 +59,7 @@ export class Server {
   }
 
   static async ready(s) {
-    for (let i = 0; i < 600 * patience; i++) {
+    for (const clock = new FairClock(); clock.look() < NEVER_MS;) {
       const m = /listening on http:\/\/[^ ]*:(\d+)/.exec(s.log);
       if (m) {
         s.port = Number(m[1]);
@@ -56,7 +76,7 @@ export class Server {
   // Ends it as an operator would, and expects it to be clean: a sanitizer's report is not.
   async stop(signal = 'SIGTERM') {
     this.child.kill(signal);
-    const end = await Promise.race([this.exited, deadline(20000 * patience)]);
+    const end = await Promise.race([this.exited, deadline(NEVER_MS)]);
     if (!end) this.child.kill('SIGKILL');
     if (!end || end.code !== 0 || /Sanitizer|runtime error/.test(this.log))
       throw new Error(`the server ended with ${JSON.stringify(end)}:\n${this.log.slice(-20000)}`);
@@ -67,18 +87,19 @@ export class Server {
   }
 
   async metric(name) {
-    const text = await (await fetch(`${this.url}/metrics`)).text();
+    // A connection of its own: one that is kept may be closed by the server just when it is used again.
+    const text = await (await fetch(`${this.url}/metrics`, { headers: { Connection: 'close' } })).text();
     const m = new RegExp(`^${name} (-?\\d+)$`, 'm').exec(text);
     if (!m) throw new Error(`no metric ${name}`);
     return Number(m[1]);
   }
 
-  // Waits until check() holds; fails after ms. Says why a fetch in it failed, which a test's report leaves out.
+  // Waits until check() holds; fails after ms of a fair clock. Says why a fetch in it failed, which a test's report leaves out.
   async until(what, ms, check) {
-    const end = Date.now() + ms;
+    const clock = new FairClock();
     try {
       while (!(await check())) {
-        if (Date.now() > end) throw new Error(`not within ${ms} ms: ${what}`);
+        if (clock.look() > ms) throw new Error(`not within ${ms} ms: ${what}`);
         await sleep(20);
       }
     } catch (e) {
