@@ -20,6 +20,9 @@ import time
 import urllib.error
 import urllib.request
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from support.ports import free_port  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DEMO = os.environ.get("SLUICE_TEST_MODEL", os.path.join(ROOT, "demo", "demo.gguf"))
 NEEDED = ["munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol"]
@@ -29,30 +32,23 @@ CASES = ["starts and serves over two nodes", "a killed worker comes back, and th
 NODES = ["127.0.0.2", "127.0.0.3"]
 
 
-def free_ports(n):
-    held = [socket.socket() for _ in range(n)]
-    for s in held:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in held]
-    for s in held:
-        s.close()
-    return ports
+LONG_S = 600
 
 
-def until(what, seconds, ask):
-    end = time.monotonic() + seconds
+def until(what, ask):
+    end = time.monotonic() + LONG_S
     while time.monotonic() < end:
         got = ask()
         if got:
             return got
         time.sleep(0.2)
-    raise RuntimeError(f"{what}: not within {seconds} s")
+    raise RuntimeError(f"{what}: not within {LONG_S} s")
 
 
 class Slurm:
     def __init__(self, folder):
         self.folder, self.children = folder, []
-        ctl, *nodes = free_ports(3)
+        ctl, *nodes = (free_port() for _ in range(3))
         host = socket.gethostname().split(".")[0]
         munge = os.path.join(folder, "munge")
         os.mkdir(munge, 0o700)
@@ -89,11 +85,11 @@ SlurmdLogFile={folder}/d-%n.log
         self.env = {**os.environ, "SLURM_CONF": os.path.join(folder, "slurm.conf")}
         self.start("munged", "-F", "--force", f"--key-file={munge}/key", f"--socket={self.socket}", f"--pid-file={munge}/pid",
                    f"--log-file={munge}/log", f"--seed-file={munge}/seed")
-        until("munged", 20, lambda: os.path.exists(self.socket))
+        until("munged", lambda: os.path.exists(self.socket))
         self.start("slurmctld", "-D", "-c")
         for name in NODES:
             self.start("slurmd", "-D", "-N", name)
-        until("two idle nodes", 60, lambda: self.say("sinfo", "-h", "-o", "%D %T").strip() == "2 idle")
+        until("two idle nodes", lambda: self.say("sinfo", "-h", "-o", "%D %T").strip() == "2 idle")
 
     def start(self, *command):
         with open(os.path.join(self.folder, command[0] + ".out"), "ab") as log:
@@ -132,7 +128,7 @@ def parent(pid):
 
 def check(sluice, folder, report):
     slurm = Slurm(folder)
-    http, port = free_ports(2)
+    http, port = free_port(), free_port()
     url = f"http://127.0.0.1:{http}"
     worker = rf"{re.escape(sluice)} worker .*:{port}\b"
     try:
@@ -155,12 +151,12 @@ def check(sluice, folder, report):
             except (urllib.error.URLError, OSError):
                 return False
 
-        until("the server", 120, ready)
+        until("the server", ready)
         body = {"messages": [{"role": "user", "content": "Count from 1 to 200."}], "max_tokens": 300, "temperature": 0,
                 "ignore_eos": True, "stream": True}
 
         def ask(seen):
-            r = urllib.request.urlopen(urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode()), timeout=120)
+            r = urllib.request.urlopen(urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode()), timeout=LONG_S)
             for line in r:
                 if line.startswith(b"data: {"):
                     seen.append(json.loads(line[6:]))
@@ -172,11 +168,11 @@ def check(sluice, folder, report):
         seen, said = [], []
         t = threading.Thread(target=lambda: said.append(ask(seen)))
         t.start()
-        until("some tokens", 60, lambda: len(seen) > 5)
+        until("some tokens", lambda: len(seen) > 5)
         killed = processes(worker)
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
-        t.join(150)
+        t.join(LONG_S)
         report(1, "no worker was there to kill" if len(killed) != 1 else "" if said == [wanted] else f"the stream said {said} and not {wanted!r}")
 
         # The task with its shell, that would start the program again: nothing on its node is left to do so.
@@ -184,8 +180,8 @@ def check(sluice, folder, report):
         for pid in killed:
             os.kill(parent(pid), signal.SIGKILL)
             os.kill(pid, signal.SIGKILL)
-        until("the server's end", 120, lambda: not ready())
-        until("the job's second start", 400, lambda: "Restarts=1" in slurm.say("scontrol", "show", "job", job.group(1)) and ready())
+        until("the server's end", lambda: not ready())
+        until("the job's second start", lambda: "Restarts=1" in slurm.say("scontrol", "show", "job", job.group(1)) and ready())
         again = ask([])
         with open(os.path.join(folder, "job.log"), encoding="utf-8", errors="replace") as f:
             log = f.read()
@@ -193,8 +189,8 @@ def check(sluice, folder, report):
                "" if "the job is queued again" in log else f"the job's log does not say so: {log[-800:]}")
 
         slurm.say("scancel", job.group(1))
-        until("the end of the job", 60, lambda: not slurm.say("squeue", "-h").strip())
-        left = until("no process is left", 30, lambda: not processes(worker) and not processes(rf"{re.escape(sluice)} serve .*{http}"))
+        until("the end of the job", lambda: not slurm.say("squeue", "-h").strip())
+        left = until("no process is left", lambda: not processes(worker) and not processes(rf"{re.escape(sluice)} serve .*{http}"))
         report(3, "" if left else "processes are left")
     finally:
         slurm.end()

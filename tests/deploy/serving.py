@@ -19,6 +19,9 @@ import time
 import urllib.error
 import urllib.request
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from support.ports import free_port  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(ROOT, "demo", "demo.gguf")
 PATIENCE_S = 120  # the machine may be busy
@@ -30,12 +33,6 @@ DYNAMIC, WEB_GROUP, STRANGER = 65000, 64000, 63000
 def read(*path):
     with open(os.path.join(ROOT, "deploy", *path), encoding="utf-8") as f:
         return f.read()
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def until(true):

@@ -9,6 +9,7 @@ import threading
 import time
 import urllib.parse
 
+NEVER_S = 600
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -135,7 +136,7 @@ class Repository:
                     time.sleep(self.pace)
             if self.hold and stop < cut:
                 self.half.set()
-                self.hold.wait(60)
+                self.hold.wait(NEVER_S)
         if cut < end or total > len(data):
             h.close_connection = True
             h.connection.shutdown(socket.SHUT_RDWR)
