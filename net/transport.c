@@ -276,7 +276,10 @@ enum sl_status sl_transport_read(struct sl_transport *t, void *out, size_t room,
     if (!t->tls)
         return read_plain(t, out, room, out_n, err);
     pthread_mutex_lock(&t->lock);
-    ssize_t n = gnutls_record_recv(t->tls, out, room);
+    ssize_t n;
+    do /* new keys end a call as if the socket had no more: what came behind them is here already */
+        n = gnutls_record_recv(t->tls, out, room);
+    while (n == GNUTLS_E_AGAIN && t->in->first < t->in->end);
     /* The answer to new keys; what the socket does not take goes with the next write. */
     enum sl_status sent = t->taken ? SL_OK : send_out(t, err);
     pthread_mutex_unlock(&t->lock);
