@@ -22,6 +22,7 @@
 #define IS_HIP false
 #endif
 #define BEYOND 1024u /* bytes behind dynamic shared memory that must stay as they are */
+#define PART   1024u /* of shared memory, of which is known whether a kernel writes to it */
 
 /* Kernels declare it as an array of what they like. */
 _Thread_local _Alignas(1024) unsigned char shared[SIMT_DYNAMIC_SHARED + BEYOND]
@@ -76,6 +77,11 @@ struct barrier {
     uint16_t lanes[SIMT_MAX_THREADS];
 };
 
+struct parts {
+    uint32_t *part;
+    uint32_t n;
+};
+
 static struct {
     const struct simt_kernel *kernel;
     const void *args;
@@ -92,7 +98,8 @@ static struct {
     uint64_t random;
     char *tls; /* the calling thread's __shared__ variables */
     size_t tls_bytes;
-    bool *ran; /* by kernel */
+    bool *ran;          /* by kernel */
+    struct parts *uses; /* by kernel: what it has ever written to */
     bool meets_to_wait;
 #if defined(__x86_64__)
     void *main_sp;
@@ -272,6 +279,8 @@ static void pass(void) {
 /* The current lane goes on when the other warp of its wave is in no loop, or waits there for what
  * is behind: this. */
 static void hold(const char *what, bool parts, const void *loop) {
+    if (s.wave_lanes == SIMT_LANES)
+        return; /* a wave has no other warp */
     struct lane *l = s.now;
     struct wave *w = wave_of(l);
     uint32_t half = l->index % s.wave_lanes / SIMT_LANES;
@@ -547,15 +556,47 @@ static int find_tls(struct dl_phdr_info *info, size_t bytes, void *unused) {
     return 0;
 }
 
-static void poison(size_t shared_bytes) {
-    char *own = (char *)shared, *end = own + sizeof shared;
-    memset(s.tls, POISON, (size_t)(own - s.tls));
-    memset(end, POISON, (size_t)(s.tls + s.tls_bytes - end));
-    memset(own, POISON, shared_bytes + BEYOND);
+/* Shared memory but for what is dynamic is a megabyte, all kernels' together, and a kernel's own
+ * some KiB of it: to fill all of it for every block takes longer than most blocks. Between launches
+ * all is poison. */
+static size_t part_bytes(uint32_t part) {
+    size_t left = s.tls_bytes - (size_t)part * PART;
+    return left < PART ? left : PART;
+}
+static bool is_poison(uint32_t part) {
+    const char *p = s.tls + (size_t)part * PART;
+    return *(const unsigned char *)p == POISON && memcmp(p, p + 1, part_bytes(part) - 1) == 0;
+}
+static void poison_part(uint32_t part) {
+    memset(s.tls + (size_t)part * PART, POISON, part_bytes(part));
+}
+_Static_assert(sizeof shared % PART == 0, "and it begins where a part does");
+static bool is_dynamic(uint32_t part) {
+    return (size_t)part * PART - (size_t)((char *)shared - s.tls) < sizeof shared;
+}
+
+/* What this kernel has written to for the first time. */
+static void find_used(void) {
+    struct parts *uses = &s.uses[s.kernel - simt_kernels];
+    for (uint32_t part = 0; (size_t)part * PART < s.tls_bytes; part++) {
+        if (is_dynamic(part) || is_poison(part))
+            continue;
+        uses->part = realloc(uses->part, (uses->n + 1) * sizeof *uses->part);
+        if (!uses->part)
+            abort();
+        uses->part[uses->n++] = part;
+        poison_part(part);
+    }
+}
+
+static void poison_used(void) {
+    const struct parts *uses = &s.uses[s.kernel - simt_kernels];
+    for (uint32_t i = 0; i < uses->n; i++)
+        poison_part(uses->part[i]);
 }
 
 static void run_block(size_t shared_bytes) {
-    poison(shared_bytes);
+    memset(shared, POISON, shared_bytes + BEYOND);
     s.n_bag = s.n_spinners = s.n_held = 0;
     s.n_live = s.n_threads;
     memset(s.wave, 0, (s.n_threads + SIMT_LANES - 1) / SIMT_LANES * sizeof s.wave[0]);
@@ -582,6 +623,7 @@ static void run_block(size_t shared_bytes) {
             simt_fault("it wrote to byte %zu of shared memory, and has %zu", shared_bytes + i,
                        shared_bytes);
     s.now = NULL;
+    poison_used();
 }
 
 void simt_launch(const struct simt_kernel *kernel, struct simt_dim grid, struct simt_dim block,
@@ -591,6 +633,7 @@ void simt_launch(const struct simt_kernel *kernel, struct simt_dim grid, struct 
         const char *seed = getenv("SIMT_SEED");
         s.random = 0x9e3779b97f4a7c15u * (seed ? strtoul(seed, NULL, 10) + 1 : 1);
         s.ran = calloc(simt_n_kernels, sizeof *s.ran);
+        s.uses = calloc(simt_n_kernels, sizeof *s.uses);
         begun = true;
     }
     /* Each time: the stack is a thread's, and a test program may have handlers of its own. */
@@ -619,6 +662,8 @@ void simt_launch(const struct simt_kernel *kernel, struct simt_dim grid, struct 
                 s.n_threads, shared_bytes);
         abort();
     }
+    if (shared[sizeof shared - 1] != POISON) /* this thread's first launch */
+        memset(s.tls, POISON, s.tls_bytes);
     simt_place.grid_dim = grid;
     simt_place.block_dim = block;
     /* All blocks, from one of them in steps that meet each once. */
@@ -635,12 +680,15 @@ void simt_launch(const struct simt_kernel *kernel, struct simt_dim grid, struct 
             step = 0;
     } while (!step);
     for (uint64_t i = 0; i < n; i++) {
+        if (i == 1)
+            find_used();
         at = (at + step) % n;
         simt_place.block =
             (struct simt_dim){(unsigned)(at % grid.x), (unsigned)(at / grid.x % grid.y),
                               (unsigned)(at / grid.x / grid.y)};
         run_block(shared_bytes);
     }
+    find_used();
 }
 
 /* SIMT_RAN=FILE: the names of the kernels that ran are added to it. */
