@@ -176,9 +176,9 @@ static void run_conv(struct sl_device *d, const void *ctx, void *out) {
 static double conv_x(const struct conv_case *c, uint32_t t, uint32_t back, uint32_t ch) {
     const struct rows *r = c->r;
     uint32_t first = t;
-    while (first && r->row_seq[first - 1] == r->row_seq[t])
+    while (first && t - first < back && r->row_seq[first - 1] == r->row_seq[t])
         first--;
-    if (t - first >= back)
+    if (t - first == back)
         return c->x[(size_t)(t - back) * c->n + ch];
     if (r->row_len[first] == 1)
         return 0;

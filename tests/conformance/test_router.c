@@ -10,6 +10,7 @@ static const struct sl_device_limits limits = {.max_tok = 600, .max_expert = SL_
 
 struct router_case {
     struct sl_op_router op; /* pointers are the host's */
+    uint32_t *both;         /* ids, then the weights' bits, of the last run */
 };
 
 /* ids, then the weights' bits */
@@ -28,20 +29,21 @@ static void run(struct sl_device *d, const void *ctx, void *out) {
 }
 
 static void run_ids(struct sl_device *d, const void *ctx, void *out) {
-    const struct sl_op_router *op = &((const struct router_case *)ctx)->op;
-    uint32_t *both = malloc((size_t)op->n_tok * op->k * 8);
-    run(d, ctx, both);
-    memcpy(out, both, (size_t)op->n_tok * op->k * 4);
-    free(both);
+    const struct router_case *c = ctx;
+    run(d, ctx, c->both);
+    memcpy(out, c->both, (size_t)c->op.n_tok * c->op.k * 4);
 }
 
-static void run_weights(struct sl_device *d, const void *ctx, void *out) {
-    const struct sl_op_router *op = &((const struct router_case *)ctx)->op;
-    size_t n = (size_t)op->n_tok * op->k;
-    uint32_t *both = malloc(n * 8);
-    run(d, ctx, both);
-    memcpy(out, both + n, n * 4);
-    free(both);
+/* Of the same run as the ids. */
+static void weights_of_run(struct sl_device *d, const void *ctx, void *out) {
+    (void)d;
+    const struct router_case *c = ctx;
+    size_t n = (size_t)c->op.n_tok * c->op.k;
+    memcpy(out, c->both + n, n * 4);
+}
+
+static struct router_case with_room(const struct sl_op_router *op) {
+    return (struct router_case){*op, conf_host((size_t)op->n_tok * op->k * 8)};
 }
 
 static double group_score(const struct sl_op_router *op, const double *key, uint32_t g) {
@@ -159,7 +161,7 @@ static void one(struct sl_op_router op, enum conf_fill fill, float factor, bool 
     conf_fill(&rng, CONF_PLAIN, bias, op.n_expert);
     op.logits = x;
     op.bias = with_bias ? bias : NULL;
-    struct router_case c = {op};
+    struct router_case c = with_room(&op);
     char what[160];
     snprintf(what, sizeof what,
              "%u rows, %u of %u in %u of %u groups, score %d%s%s%s, scale %g, fill %d x %g",
@@ -168,7 +170,7 @@ static void one(struct sl_op_router op, enum conf_fill fill, float factor, bool 
              with_bias ? ", biased" : "", (double)op.scale, (int)fill, (double)factor);
     conf_case(what, run_ids, &c, CONF_U32, n, ids);
     conf_tolerance(1e-6f);
-    conf_case(what, run_weights, &c, CONF_F32, n, weights);
+    conf_case(what, weights_of_run, &c, CONF_F32, n, weights);
     check(what, &op, ids, weights);
 }
 
@@ -288,16 +290,17 @@ static void groups_of_few(void) {
             x[3 * n + e] = e % 2 ? -0.0f : 0.0f;
         }
         for (int mode = 0; mode < 4; mode++) {
-            struct router_case c = {{.logits = x,
-                                     .bias = mode % 2 ? bias : NULL,
-                                     .n_tok = ROWS,
-                                     .n_expert = n,
-                                     .n_group = shape[i][1],
-                                     .n_group_used = shape[i][2],
-                                     .k = k,
-                                     .score = mode < 2 ? SL_ROUTER_SIGMOID : SL_ROUTER_SOFTMAX,
-                                     .softmax_topk = mode >= 2,
-                                     .scale = 1}};
+            struct sl_op_router op = {.logits = x,
+                                      .bias = mode % 2 ? bias : NULL,
+                                      .n_tok = ROWS,
+                                      .n_expert = n,
+                                      .n_group = shape[i][1],
+                                      .n_group_used = shape[i][2],
+                                      .k = k,
+                                      .score = mode < 2 ? SL_ROUTER_SIGMOID : SL_ROUTER_SOFTMAX,
+                                      .softmax_topk = mode >= 2,
+                                      .scale = 1};
+            struct router_case c = with_room(&op);
             conf_case("few are left", run_ids, &c, CONF_U32, (size_t)ROWS * k, ids);
             for (uint32_t r = 0; r < ROWS * k; r++) {
                 assert_true(ids[r] < n);
@@ -363,13 +366,14 @@ static void shared_ids(void) {
             conf_fill(&rng, CONF_PLAIN, bias, n);
             op.bias = bias;
         }
-        struct router_case plain = {op};
+        struct router_case plain = with_room(&op);
         op.share = shape[i][1];
-        struct router_case shared = {op};
+        struct router_case shared = with_room(&op);
         conf_case("chosen", run_ids, &plain, CONF_U32, (size_t)op.n_tok * k, chosen);
         conf_case("shared ids", run_ids, &shared, CONF_U32, (size_t)op.n_tok * k, ids);
         conf_tolerance(1e-6f);
-        conf_case("their weights", run_weights, &shared, CONF_F32, (size_t)op.n_tok * k, weights);
+        conf_case("their weights", weights_of_run, &shared, CONF_F32, (size_t)op.n_tok * k,
+                  weights);
         for (uint32_t t = 0; t < op.n_tok; t++) {
             double all = 0, sum = 0, want[SL_MAX_EXPERTS_USED], tol[SL_MAX_EXPERTS_USED];
             for (uint32_t e = 0; e < n; e++)
@@ -399,14 +403,15 @@ static void not_numbers(void) {
             x[40 + i] = i % 3 ? NAN : (float)i;
             x[80 + i] = i % 4 == 0 ? INFINITY : i % 4 == 1 ? -INFINITY : 0;
         }
-        struct router_case c = {{.logits = x,
-                                 .n_tok = 3,
-                                 .n_expert = 40,
-                                 .k = 20,
-                                 .scale = 1,
-                                 .score = mode == 1 ? SL_ROUTER_SIGMOID : SL_ROUTER_SOFTMAX,
-                                 .softmax_topk = mode == 2,
-                                 .normalize = mode == 3}};
+        struct sl_op_router op = {.logits = x,
+                                  .n_tok = 3,
+                                  .n_expert = 40,
+                                  .k = 20,
+                                  .scale = 1,
+                                  .score = mode == 1 ? SL_ROUTER_SIGMOID : SL_ROUTER_SOFTMAX,
+                                  .softmax_topk = mode == 2,
+                                  .normalize = mode == 3};
+        struct router_case c = with_room(&op);
         uint32_t ids[60];
         conf_case("not numbers", run_ids, &c, CONF_U32, 60, ids);
         for (int t = 0; t < 3; t++)
