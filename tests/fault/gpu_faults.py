@@ -46,7 +46,7 @@ class Server:
         self.trigger = os.path.join(t.folder, "trigger")
         self.clear()
         self.errors, self.ended, self.chunks, self.clients = [], 0, 0, []
-        self.n_tokens = t.n_tokens
+        self.prompt, self.n_tokens = t.prompt, t.n_tokens
         self.log = tempfile.TemporaryFile("a+", dir=t.folder)  # appended to, wherever it is read
         self.child = subprocess.Popen([t.sluice, "serve", "-m", t.model, "--port", "0", "-c", "512", "--heat-file", "off"] +
                                       options, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log,
@@ -100,7 +100,7 @@ class Server:
         while not stop.is_set():
             try:
                 c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=NO_ANSWER_S)
-                c.request("POST", "/v1/completions", json.dumps({"prompt": "Tell me a story about a river. " * 4,
+                c.request("POST", "/v1/completions", json.dumps({"prompt": self.prompt,
                                                                  "stream": True, "max_tokens": self.n_tokens, "temperature": 1}))
                 r = c.getresponse()
                 text = ""
@@ -151,7 +151,7 @@ class Tests:
     backend, faulty_name = "cuda", "faulty_cuda"
     idle = "trap"  # where nothing is to fail: its file never comes
     took = "faulty_cuda: took"  # what it says when there is no memory any more
-    n_tokens = 64  # of an answer
+    prompt, n_tokens = "Tell me a story about a river. " * 4, 64  # of an answer
 
     def __init__(self, sluice, model, faulty, driver, options, folder):
         self.sluice, self.model, self.faulty, self.driver = sluice, model, faulty, driver

@@ -46,7 +46,7 @@ def shader_cache(sluice):
 class Tests(gpu_faults.Tests):
     backend, faulty_name = "vulkan", "faulty_vulkan"
     idle, took = "lost", "its memory is full"
-    n_tokens = 24  # lavapipe computes slowly
+    prompt, n_tokens = "A river. ", 24  # lavapipe computes slowly, prompts above all
     said = {"lost": ": the device is lost", "late": ": a submission does not end", "gone": ": is gone"}
 
     def __init__(self, sluice, faulty, options, folder):
