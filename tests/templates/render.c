@@ -1,9 +1,9 @@
 /* Renders templates for the comparison with Jinja2: reads requests from stdin, one JSON object a
  * line, {"template": text, "vars": object, "now": seconds}, and answers each with one line,
- * {"ok": text} or {"error": text}. A request with the same template as the one before does not
- * compile it again. */
+ * {"ok": text} or {"error": text}. A request without a template has the one before. */
 #include "model/jinja/chat_template.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,25 +18,25 @@ static void answer(const char *key, const char *text, size_t len) {
 }
 
 int main(void) {
-    char *line = NULL, *last = NULL;
+    char *line = NULL;
     size_t cap = 0;
+    bool any = false;
     struct sl_template *t = NULL;
     struct sl_err err = {{0}};
     while (getline(&line, &cap, stdin) > 0) {
         json_t *o = json_loads(line, JSON_ALLOW_NUL, NULL);
-        const char *source = json_string_value(json_object_get(o, "template"));
-        if (!source) {
+        const json_t *source = json_object_get(o, "template");
+        if (!json_is_string(source) && (source || !any)) {
             fprintf(stderr, "bad request: %.200s\n", line);
             return 2;
         }
-        if (!last || strcmp(last, source)) {
+        if (source) {
             sl_template_destroy(&t);
-            free(last);
-            last = strdup(source);
-            size_t len = json_string_length(json_object_get(o, "template"));
             err.text[0] = 0;
-            if (sl_template_compile(source, len, &t, &err) != SL_OK)
+            if (sl_template_compile(json_string_value(source), json_string_length(source), &t,
+                                    &err) != SL_OK)
                 t = NULL;
+            any = true;
         }
         struct sl_template_limits limits = sl_template_default_limits;
         limits.now_s = json_integer_value(json_object_get(o, "now"));
@@ -52,7 +52,6 @@ int main(void) {
         json_decref(o);
     }
     sl_template_destroy(&t);
-    free(last);
     free(line);
     return 0;
 }

@@ -29,14 +29,18 @@ NOW = 1721995200 + 3661  # 2024-07-26 13:01:01 UTC
 class Ours:
     def __init__(self, program):
         self.p = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.last = None
 
     def render(self, source, variables):
-        line = json.dumps({"template": source, "vars": variables, "now": NOW})
+        request = {"vars": variables, "now": NOW}
+        if source != self.last:
+            request["template"] = self.last = source
+        line = json.dumps(request)
         self.p.stdin.write(line.encode() + b"\n")
         self.p.stdin.flush()
         answer = self.p.stdout.readline()
         if not answer:
-            sys.exit(f"the program died (exit {self.p.wait()}) on {line[:2000]}")
+            sys.exit(f"the program died (exit {self.p.wait()}) on {source[:2000]} with {line[:2000]}")
         answer = json.loads(answer)
         return ("ok", answer["ok"]) if "ok" in answer else ("error", answer["error"])
 
