@@ -173,7 +173,7 @@ static void add_tiers(const struct sl_stage_local *s, struct sl_tiers_stats *sum
 static void run_setting(const struct sl_model *m, const struct setting *s, struct outcome *out) {
     struct card_source source;
     card_source_init(&source, &s->card);
-    struct sl_engine_config c = {.n_threads = 2,
+    struct sl_engine_config c = {.n_threads = s->card.lane ? 2 : 1,
                                  .ctx_tokens = 200,
                                  .parallel = s->parallel,
                                  .batch_tokens = s->batch,
@@ -432,10 +432,15 @@ static void other_shapes(void **state) {
             c.n_index_top = 20, c.index_every = 2;
         open_model(&m, &c);
         run_setting(m.model, &(struct setting){.cpu = true, .parallel = 2, .batch = 64}, &plain);
-        check(m.model, &(struct setting){.where = SL_EXPERTS_RESIDENT, .parallel = 8, .batch = 64},
-              &plain, &have);
+        /* One card's messages do not tell where its experts are: these take turns there. */
+        uint32_t turn = behind_bytes ? i % 3 : 3;
+        if (turn >= 2 || i == 2)
+            check(m.model,
+                  &(struct setting){.where = SL_EXPERTS_RESIDENT, .parallel = 8, .batch = 64},
+                  &plain, &have);
         for (uint32_t k = 0; k < 2 && i != 2; k++)
-            check(m.model, &settings[k], &plain, &have);
+            if (turn == k || turn == 3)
+                check(m.model, &settings[k], &plain, &have);
         for (uint32_t k = i % BY_BUILD(1, 2, 2); k < 2; k += BY_BUILD(1, 2, 2)) {
             struct setting s = over[k];
             if (i == 25) /* layers that read another's keys are on its device */

@@ -953,7 +953,7 @@ static const struct sl_backend_ops card_ops = {
 static enum sl_status card_open(const struct sl_device_source *source, uint32_t index,
                                 struct sl_device **out_dev, struct sl_err *err) {
     struct card_source *s = (struct card_source *)(uintptr_t)source;
-    struct sl_cpu_config cpu = {.n_threads = s->config.n_threads ? s->config.n_threads : 2,
+    struct sl_cpu_config cpu = {.n_threads = s->config.n_threads ? s->config.n_threads : 1,
                                 .isa = SL_CPU_BEST};
     if (s->config.plain >> index & 1)
         return sl_cpu_open(&cpu, out_dev, err);

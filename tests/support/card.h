@@ -22,7 +22,7 @@ struct card;
 #define CARD_MAX_ALLOC_BYTES ((uint64_t)64 << 20)
 
 struct card_config {
-    uint32_t n_threads;       /* of the CPU behind it; 0 = 2 */
+    uint32_t n_threads;       /* of the CPU behind it; 0 = 1 */
     uint32_t n_cards;         /* that the source has, all alike; 0 = 1 */
     uint32_t plain;           /* bit i: the i-th of them is no card but the CPU itself */
     uint32_t n_chips;         /* pieces of hardware that they are, in turn; 0 = as many */

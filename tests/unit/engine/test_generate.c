@@ -64,7 +64,14 @@ static void run_all(const struct test_model *m, const struct sl_engine_config *c
     assert_null(e);
 }
 
-/* Under a sanitizer one of the variants. */
+/* Under a sanitizer, and behind messages in bytes, one of the variants. Threads meet in the steps
+ * with more rows: where each row is a step they cost most of the time, and divide it no other way.
+ */
+#ifdef STAGES_BEHIND_BYTES
+#define ONE_VARIANT 1
+#else
+#define ONE_VARIANT SLOW_BUILD
+#endif
 static void check_scheduling(const char *arch, enum sl_dtype kv, uint32_t one_variant) {
     struct sl_synth_config sc = tiny_config(arch);
     struct test_model m;
@@ -75,9 +82,9 @@ static void check_scheduling(const char *arch, enum sl_dtype kv, uint32_t one_va
     run_all(&m, &c, false, one);
     static const struct {
         uint32_t parallel, batch, threads;
-    } variants[] = {{3, 17, 3}, {8, 8, 2}, {8, 512, 1}, {1, 1, 2}, {5, 64, 2}};
-    uint32_t first = SLOW_BUILD ? one_variant : 0;
-    for (uint32_t v = first; v < BY_BUILD(5, first + 1, first + 1); v++) {
+    } variants[] = {{3, 17, 3}, {8, 8, 1}, {8, 512, 2}, {1, 1, 1}, {5, 64, 2}};
+    uint32_t first = ONE_VARIANT ? one_variant : 0;
+    for (uint32_t v = first; v < (ONE_VARIANT ? first + 1 : 5); v++) {
         c.parallel = variants[v].parallel;
         c.batch_tokens = variants[v].batch;
         c.n_threads = variants[v].threads;
@@ -153,7 +160,7 @@ static void decode_agrees_with_scoring(void **state) {
         open_model(&m, &sc);
         uint32_t n_vocab = m.model->hp.n_vocab;
         struct sl_engine_config c = {
-            .n_threads = 2, .ctx_tokens = 256, .parallel = 2, .batch_tokens = 48};
+            .n_threads = 1, .ctx_tokens = 256, .parallel = 2, .batch_tokens = 48};
         struct sl_engine *e = new_engine(&m, &c);
         struct run *r = new_run(7, 90, n_vocab, n_new);
         r->req.logprobs = true;
