@@ -12,6 +12,6 @@ $(SIM_BIN): $(SIM_SRC) tests/sim/sim.h tests/replay/replay.h $(SIM_LIBS)
 ## make sim                 decoding and prompts in virtual time against the analytic ceilings, as a table
 sim: $(SIM_BIN)
 	@$(SIM_BIN)
-SIM_TEST = "$(SIM_BIN) $(if $(filter release,$(MODE)),,--brief)"
+SIM_TEST = "$(SIM_BIN) $(if $(filter release,$(MODE)),--checks,--brief)"
 test-sim: $(SIM_BIN)
 	$(TAP) $(SIM_TEST)
