@@ -2,6 +2,7 @@
  * one mistake each, and some without. */
 #include "tests/support/simt/simt.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -46,6 +47,7 @@ struct wrong_args {
     X(waits_apart)                                                                                 \
     X(never_waits)                                                                                 \
     X(last_block_wins)                                                                             \
+    X(reads_what_others_wrote)                                                                     \
     X(right_mma)                                                                                   \
     X(right_meets)                                                                                 \
     X(right_votes)                                                                                 \
@@ -115,6 +117,19 @@ static void missing_barriers(void **state) {
     assert_int_equal(times_reversed("no_second_barrier"), 0);
     if (!IS_HIP) /* which has no copies that go on */
         assert_int_equal(times_reversed("copies_not_waited_for"), 0);
+}
+
+/* Which parts of it a kernel uses is known from its second launch on. */
+static void memory_of_other_blocks(void **state) {
+    (void)state;
+    static float y[N];
+    float *x = input();
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        memset(y, 0, sizeof y);
+        launch("reads_what_others_wrote", 8, y, x);
+        for (uint32_t i = 0; round && i < N; i++)
+            assert_true(isnan(y[i]));
+    }
 }
 
 static void order_of_blocks(void **state) {
@@ -213,6 +228,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sound_kernels),
         cmocka_unit_test(missing_barriers),
+        cmocka_unit_test(memory_of_other_blocks),
         cmocka_unit_test(order_of_blocks),
         cmocka_unit_test(fragments),
         cmocka_unit_test(mistakes),

@@ -104,6 +104,15 @@ KERNEL(last_block_wins) {
     sl_grid_begin();
     a.y[threadIdx.x] = (float)blockIdx.x;
 }
+/* What a block finds in shared memory is no other block's. */
+KERNEL(reads_what_others_wrote) {
+    __shared__ float shared[256];
+    sl_grid_begin();
+    if (blockIdx.x % 2)
+        shared[threadIdx.x] = a.x[threadIdx.x];
+    else
+        a.y[threadIdx.x] = shared[threadIdx.x];
+}
 /* Fragments by their published layout, on HIP by shuffles: A [16, 32] has row * 32 + k as its bytes
  * modulo 7, B [32, 8] k + 3 * column modulo 5. y [16, 8]. */
 KERNEL(right_mma) {
