@@ -26,6 +26,14 @@
 
 #define SLOW_BUILD (UNDER_TSAN || UNDER_ASAN)
 
+/* Built once more with every stage behind messages in bytes (mk/stages.mk), after all was walked
+ * without. */
+#ifdef STAGES_BEHIND_BYTES
+#define BEHIND_BYTES 1
+#else
+#define BEHIND_BYTES 0
+#endif
+
 /* The number, setting or array length for this build. */
 #define BY_BUILD(all, asan, tsan) (UNDER_TSAN ? (tsan) : UNDER_ASAN ? (asan) : (all))
 

@@ -67,11 +67,7 @@ static void run_all(const struct test_model *m, const struct sl_engine_config *c
 /* Under a sanitizer, and behind messages in bytes, one of the variants. Threads meet in the steps
  * with more rows: where each row is a step they cost most of the time, and divide it no other way.
  */
-#ifdef STAGES_BEHIND_BYTES
-#define ONE_VARIANT 1
-#else
-#define ONE_VARIANT SLOW_BUILD
-#endif
+#define ONE_VARIANT (SLOW_BUILD || BEHIND_BYTES)
 static void check_scheduling(const char *arch, enum sl_dtype kv, uint32_t one_variant) {
     struct sl_synth_config sc = tiny_config(arch);
     struct test_model m;
