@@ -23,9 +23,10 @@ $(B)/$(1:%.c=%): $(1) $(B)/tests/conformance/conformance.o $(CONF_PRODUCTS) $(CO
 endef
 $(foreach t,$(CONF_SRC),$(eval $(call conf_rule,$(t))))
 
+# Of attention the test with windows, chunks and caps on scores: that of windows alone would run the same kernels.
 VULKAN_LAYERS := $(if $(filter release,$(MODE)),"tests/conformance/vulkan_layers.py $(B)/sluice $(B)/tests/support/faulty_vulkan \
   $(patsubst %,$(B)/tests/conformance/test_%,elementwise kv norm rope recurrent rows scale router matmul) \
-  '$(B)/tests/conformance/test_attention --test windows --test caps'")
+  '$(B)/tests/conformance/test_attention --test caps'")
 
 # The Level Zero backend over the tests' driver: a part of its conformance, whole runs, and what fails. All of it: BACKEND=pocl.
 LZ_POCL := $(if $(filter release,$(MODE)),"tests/conformance/level_zero_pocl.py $(B)/sluice $(B)/tests/support/ze_driver.so \
