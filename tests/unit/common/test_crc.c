@@ -30,7 +30,23 @@ static void continues(void **state) {
                          0xe3069283u);
 }
 
+/* Words go another way than single bytes. */
+static void the_same_in_words_and_bytes(void **state) {
+    (void)state;
+    uint8_t b[64];
+    for (uint32_t i = 0; i < sizeof b; i++)
+        b[i] = (uint8_t)(i * 151 + 7);
+    for (size_t from = 0; from < 9; from++)
+        for (size_t n = 0; n <= sizeof b - from; n++) {
+            uint32_t bytes = 0;
+            for (size_t i = 0; i < n; i++)
+                bytes = sl_crc32c(bytes, b + from + i, 1);
+            assert_int_equal(sl_crc32c(0, b + from, n), bytes);
+        }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(known_values), cmocka_unit_test(continues)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(known_values), cmocka_unit_test(continues),
+                                       cmocka_unit_test(the_same_in_words_and_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
