@@ -41,6 +41,9 @@ LONG = int(os.environ.get("CLUSTER_LONG", "240")) * (5 if any(is_built_with(a, b
 # More than a few pages of keys and values.
 LONG_PROMPT = "a river and a stone and a lamp " * 30
 
+# Of plans: what this machine would be measured for.
+GIVEN = ["--disk-bandwidth", "1", "--ram-bandwidth", "10"]
+
 # Experts that do not all find room in a small worker.
 MANY = ["--layers", "6", "--experts", "32", "--expert-ff", "256", "--embd", "512"]
 
@@ -61,6 +64,11 @@ SHAPES = {
 
 # One for each way that a state is written into messages; a sanitizer finds nothing more in the others.
 SHAPES_SANITIZED = ("windows and sinks", "delta nets", "compressed attention")
+
+
+def brief(scored):
+    """What score() returned, for people: of millions of bytes, how many."""
+    return scored[:600] if isinstance(scored, str) else f"{len(scored)} bytes"
 
 
 def figures(text):
@@ -162,11 +170,11 @@ class Tests:
         subprocess.run([self.sluice, "synth", "-o", path, "-q", "--ctx", "1024", *options], check=True, timeout=LONG)
         return path
 
-    def score(self, model, options, within=(), most=256):
-        """The log-probabilities of a text of tokens below most as bytes, or what was wrong."""
+    def score(self, model, options, within=(), most=256, n=300):
+        """The log-probabilities of a text of n tokens below most as bytes, or what was wrong."""
         ids, out = self.path("ids"), self.path("out.npy")
         with open(ids, "wb") as f:
-            f.write(struct.pack("<300i", *((i * 7919 + 13) % most for i in range(300))))
+            f.write(struct.pack(f"<{n}i", *((i * 7919 + 13) % most for i in range(n))))
         if os.path.exists(out):
             os.remove(out)
         argv = [*within, self.sluice, "score", "-m", model, "--ids", ids, "--logprobs", out, "-t", "1", "--heat-file", "off", "-b", "64"]
@@ -196,8 +204,7 @@ class Tests:
         ended = [w.end() for w in workers]
         logs = "".join(w.text() for w in workers)
         good = isinstance(alone, bytes) and alone == together and not any(ended) and not re.search(TROUBLE, logs)
-        seen = [x if isinstance(x, str) else f"{len(x)} bytes" for x in (alone, together)]
-        self.check(f"{name}: {n} processes give the bits of one", good, f"{seen} {ended} {logs[-1000:]}")
+        self.check(f"{name}: {n} processes give the bits of one", good, f"{brief(alone)} {brief(together)} {ended} {logs[-1000:]}")
 
     def alone(self):
         """What one process answers to many(4, 200) and to a long prompt."""
@@ -229,7 +236,7 @@ class Tests:
             held.append(s)
         r = self.score(self.model, ["--device", "cpu", "--workers", w.at, "--key-file", self.key])
         lines = w.text().count("was refused")
-        self.check("200 strangers are in nobody's way", isinstance(r, bytes) and lines <= 20, f"{lines} {str(r)[:500]}")
+        self.check("200 strangers are in nobody's way", isinstance(r, bytes) and lines <= 20, f"{lines} {brief(r)}")
         for s in held:
             s.close()
         self.check("and the worker ends well", w.end() == 0 and not re.search(TROUBLE, w.text()), w.text()[-1500:])
@@ -378,7 +385,7 @@ def planning(t):
     """A plan of two machines, with what the other has measured."""
     w = Worker(t, t.model, t.socket(), "--ram", "1GiB", measures=True)
     argv = [t.sluice, "plan", "-m", t.model, "--device", "cpu", "--workers", w.at, "--key-file", t.key, "--json", "--ram", "1GiB",
-            "--disk-bandwidth", "1", "--ram-bandwidth", "10"]
+            *GIVEN]
     r = subprocess.run(argv, capture_output=True, text=True, timeout=LONG)
     plan = json.loads(r.stdout) if r.stdout else {}
     hosts = plan.get("hosts", [])
@@ -512,7 +519,7 @@ def no_layers(t):
     codes = [server.end()] + [w.end() for w in workers]
     t.check("and all end well", codes == [0, 0, 0] and not re.search(TROUBLE, server.text()), server.text()[-1500:])
     w = Worker(t, t.model, t.socket())
-    argv = [t.sluice, "plan", "-m", t.model, "--device", "cpu", "--workers", w.at, "--key-file", t.key, "--json", "--ram", "1GiB", *none]
+    argv = [t.sluice, "plan", "-m", t.model, "--device", "cpu", "--workers", w.at, "--key-file", t.key, "--json", "--ram", "1GiB", *GIVEN, *none]
     plan = json.loads(subprocess.run(argv, capture_output=True, text=True, timeout=LONG).stdout or "{}")
     here, there = plan["hosts"]
     t.check("its plan is small", plan["stages"][0]["layers"] == 0 and sum(s["layers"] for s in plan["stages"]) == plan["stages"][1]["layers"] and
@@ -552,7 +559,7 @@ def fetching(t):
     options = ["--device", "cpu", "--workers", ",".join(w.at for w in workers), "--key-file", t.key]
     together = t.score(big, options)
     t.check("workers without the model give the bits of one process", isinstance(alone, bytes) and alone == together,
-            f"{str(together)[:600]} {workers[0].text()[-600:]}")
+            f"{brief(together)} {workers[0].text()[-600:]}")
     held = [sum(os.stat(os.path.join(root, f)).st_blocks * 512 for root, _, files in os.walk(c[6:]) for f in files) for c in caches]
     size = os.path.getsize(big)
     t.check("each has fetched its part alone", all(0 < h < 0.75 * size for h in held), f"{held} of {size}")
@@ -560,19 +567,20 @@ def fetching(t):
         w.end()
     # Where layers have embeddings of their own, with what those are made of, resident and by row.
     small = t.synth("embeddings fetched", SHAPES["embeddings of layers"] + ["--vocab", "40000", "--layer-embd", "96"])
-    alone_small = t.score(small, ["--device", "cpu"], most=40000)
+    words = {"most": 40000, "n": 70}  # from all over the table; each has 40000 log-probabilities
+    alone_small = t.score(small, ["--device", "cpu"], **words)
     for name, where, cache in (("resident", [], "cache2"), ("by row", ["--tables", "streamed"], "cache2"), ("by row from the start",
                                ["--tables", "streamed"], "cache3")):
         w = Worker(t, "cache:" + t.path(cache), t.socket())
-        together = t.score(small, ["--device", "cpu", "--workers", w.at, "--key-file", t.key, "--split", "2,6", *where], most=40000)
+        together = t.score(small, ["--device", "cpu", "--workers", w.at, "--key-file", t.key, "--split", "2,6", *where], **words)
         t.check(f"also a table of layers' embeddings, {name}", isinstance(alone_small, bytes) and alone_small == together and w.end() == 0,
-                f"{str(together)[:600]} {w.text()[-600:]}")
+                f"{brief(together)} {w.text()[-600:]}")
     # Without a word about it.
     plain = Worker(t, "cache:", t.socket(), env=dict(os.environ, XDG_CACHE_HOME=t.path("user")))
     kept = t.path("user/sluice/layers")
     together = t.score(big, ["--device", "cpu", "--workers", plain.at, "--key-file", t.key])
     t.check("by default into the user's cache folder", together == alone and plain.end() == 0 and f"is fetched to {kept}" in plain.text() and
-            any(f.endswith(".gguf") for _, _, files in os.walk(kept) for f in files), f"{str(together)[:600]} {plain.text()[-600:]}")
+            any(f.endswith(".gguf") for _, _, files in os.walk(kept) for f in files), f"{brief(together)} {plain.text()[-600:]}")
     # Cut in the middle: what was there stays.
     import shutil
     shutil.rmtree(caches[0][6:])
@@ -589,7 +597,7 @@ def fetching(t):
     again = Worker(t, caches[0], t.socket())
     options = ["--device", "cpu", "--workers", f"{again.at},{other.at}", "--key-file", t.key, "--experts", "streamed"]
     r = t.score(big, options)
-    t.check("after a cut the rest is fetched", r == alone, f"{str(r)[:300]} {again.p.poll()} {again.text()[-700:]}")
+    t.check("after a cut the rest is fetched", r == alone, f"{brief(r)} {again.p.poll()} {again.text()[-700:]}")
     # A damaged copy of a header is found.
     again.end()
     for root, _, files in os.walk(caches[0][6:]):
@@ -786,7 +794,7 @@ def interrupted(t):
 
 def stalls(t):
     """A worker does nothing for a while, and the steps of all the others come together before it: they wait there."""
-    wide = t.synth("wide", ["--layers", "6", "--experts", "4", "--expert-ff", "64", "--embd", "1024", "--ctx", "4096"])
+    wide = t.synth("wide", ["--layers", "6", "--heads", "1", "--kv-heads", "1", "--experts", "4", "--expert-ff", "64", "--embd", "1024", "--ctx", "4096"])
     t.model, model = wide, t.model
     workers = [Worker(t, wide, t.socket()) for _ in range(5)]
     server = Server(t, *workers, options=["-c", "4096"])
