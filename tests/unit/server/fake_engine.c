@@ -136,9 +136,14 @@ enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *t, const char 
     if (watch)
         atomic_fetch_add(&fake_n_watched, 1);
     int64_t n_encoded = 0, n_written = 0; /* two workers may be here at once */
+    bool begins[256] = {false};           /* controls: texts have millions of bytes */
+    for (uint32_t id = FAKE_BOS; id < FAKE_WORDS + t->n_words; id++)
+        if (sl_tokenizer_is_control(t, id))
+            begins[(unsigned char)sl_tokenizer_piece(t, id, true).ptr[0]] = true;
     for (size_t i = 0; i < len;) {
         size_t n = 0;
-        for (uint32_t id = FAKE_BOS; id < FAKE_WORDS + t->n_words; id++) {
+        uint32_t n_ids = begins[(unsigned char)text[i]] ? FAKE_WORDS + t->n_words : 0;
+        for (uint32_t id = FAKE_BOS; id < n_ids; id++) {
             if (!sl_tokenizer_is_control(t, id))
                 continue;
             struct sl_str s = sl_tokenizer_piece(t, id, true);
