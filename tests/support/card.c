@@ -2,6 +2,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/recorded.h"
+#include "tests/support/quiet_fill.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -269,7 +270,7 @@ static enum sl_status card_alloc(struct sl_device *d, struct sl_buffer *buffer) 
     enum sl_status status = sl_device_alloc(c->cpu, bytes, &memory);
     if (status != SL_OK)
         return SL_ERR_DEVICE_OOM;
-    memset(memory->host, 0xdb, bytes); /* what was never written must not matter */
+    quiet_fill(memory->host, 0xdb, bytes); /* what was never written must not matter */
     c->used_bytes += bytes;
     c->base.own_bytes += bytes;
     s->used_bytes += bytes;

@@ -1,4 +1,5 @@
 #include "tests/support/fake_cuda/internal.h"
+#include "tests/support/quiet_fill.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +83,7 @@ static void *allocate(size_t bytes, enum kind kind) {
     void *host = fake_get(bytes);
     if (!host)
         abort();
-    memset(host, fake.zeroed ? 0 : 0xee, bytes);
+    quiet_fill(host, fake.zeroed ? 0 : 0xee, bytes);
     return add(host, bytes, kind);
 }
 

@@ -531,8 +531,11 @@ static void close_relay(struct relay *r) {
 static void relay_turn(struct relay *r, uint8_t first, size_t bytes, bool busy, uint64_t n) {
     sl_point point;
     void *freed;
-    for (size_t i = 0; i < RELAY_BYTES; i++)
-        r->host[i] = (uint8_t)(i % 199 + first);
+    for (size_t i = 0; i < 199; i++)
+        r->host[i] = (uint8_t)(i + first);
+    for (size_t n_there = 199; n_there < RELAY_BYTES; n_there *= 2) /* over and over */
+        memcpy(r->host + n_there, r->host,
+               n_there < RELAY_BYTES - n_there ? n_there : RELAY_BYTES - n_there);
     atomic_store(&r->busy, busy);
     fill(r->a, r->on_a, 7); /* later than the copy, unless that waits */
     assert_int_equal(sl_device_mark(r->a, SL_QUEUE_OPS, &point), SL_OK);

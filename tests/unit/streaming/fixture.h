@@ -14,6 +14,7 @@
 #include "streaming/fake.h"
 #include "streaming/reader.h"
 #include "streaming/slab.h"
+#include "tests/support/quiet_fill.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static inline void rig_init(struct rig *g, uint32_t n, const uint32_t size_bytes
     assert_true(n <= N_TEST_READS);
     assert_ok(sl_slot_layout_init(&g->layout, size_bytes, 3, 1, &test_err));
     assert_ok(sl_slab_init(&g->slab, (size_t)n * g->layout.slot_bytes, false, &test_err));
-    memset(g->slab.base, 0xee, g->slab.size_bytes);
+    quiet_fill(g->slab.base, 0xee, g->slab.size_bytes);
     for (uint32_t i = 0; i < n; i++) {
         g->read[i].n_extents = 3;
         g->read[i].slot = g->slab.base + (size_t)i * g->layout.slot_bytes;
