@@ -109,8 +109,13 @@ void sl_forward_unmap_host(struct sl_forward *f) {
 
 /* No expert has this number: where it stands, the device has not written yet. */
 #define UNWRITTEN UINT32_MAX
-/* So long the host looks at memory that the device will write, before it asks for the device. */
+/* So long the host looks at memory that the device will write, before it asks for the device. Under
+ * a sanitizer devices are emulated, and most write only when they are asked. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LOOK_NS 20000u
+#else
 #define LOOK_NS 1000000u
+#endif
 /* What an early router chose comes a few kernels behind what its layer's own did. */
 #define PREDICTION_LOOK_NS 50000u
 /* Looks between two looks at the clock. */
