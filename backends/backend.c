@@ -327,12 +327,15 @@ static enum sl_status check_peer(const struct sl_device *d, const struct sl_devi
     if (d->ops != other->ops)
         return UNSUPPORTED("%s: %s and %s are devices of different kinds", what, d->caps.name,
                            other->caps.name);
+    if (!d->ops->peer_open)
+        return UNSUPPORTED("%s: %s does not read another device's memory", what, d->caps.name);
     return SL_OK;
 }
 
 enum sl_status sl_device_peer_open(struct sl_device *d, struct sl_device *other) {
     SL_TRY(check_not_recording(d, "peer_open"));
-    return d->ops == other->ops ? d->ops->peer_open(d, other) : SL_ERR_UNSUPPORTED;
+    return d->ops == other->ops && d->ops->peer_open ? d->ops->peer_open(d, other)
+                                                     : SL_ERR_UNSUPPORTED;
 }
 
 enum sl_status sl_device_copy_from(struct sl_device *d, struct sl_span dst, struct sl_device *other,
@@ -379,7 +382,7 @@ bool sl_device_is_same(const struct sl_device *d, const struct sl_device *other)
 
 enum sl_status sl_signal_create(struct sl_device *d, struct sl_signal **out_signal) {
     SL_TRY(check_not_recording(d, "signal_create"));
-    return d->ops->signal_create(d, out_signal);
+    return d->ops->signal_create ? d->ops->signal_create(d, out_signal) : SL_ERR_UNSUPPORTED;
 }
 
 void sl_signal_free(struct sl_device *d, struct sl_signal **signal) {

@@ -1032,6 +1032,8 @@ struct sl_backend_ops {
     enum sl_status (*replay)(struct sl_device *d, struct sl_graph *graph);
     void (*graph_free)(struct sl_device *d, struct sl_graph *graph);
 
+    /* NULL, as signal_create then is: devices of this kind do not read one another's memory, and of
+     * what follows nothing is called. */
     enum sl_status (*peer_open)(struct sl_device *d, struct sl_device *other);
     enum sl_status (*copy_from)(struct sl_device *d, struct sl_span dst, struct sl_device *other,
                                 struct sl_span src);

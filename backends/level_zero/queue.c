@@ -143,7 +143,8 @@ enum sl_status sl_lz_mark(struct sl_device *d, enum sl_queue which, sl_point *ou
     return SL_OK;
 }
 
-/* Points before those that the events stand for now have passed: next_event() waited for them. */
+/* Each event stands for the last point it was used for; those before have passed, since
+ * next_event() waited for them. */
 static ze_event_handle_t event_of(struct sl_lz_queue *q, sl_point point) {
     if (point + SL_LZ_EVENTS <= q->marked && point > q->passed)
         q->passed = point;
