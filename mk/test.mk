@@ -62,7 +62,7 @@ test-tsan: tsan-programs
 COUNTS := build/test.counts
 test:
 	@scripts/install_deps.sh test
-	@mkdir -p build; rm -f $(COUNTS)
+	@mkdir -p build; rm -f $(COUNTS) $(COUNTS).failed
 	@$(SUBMAKE) $(SUBJOBS) MODE=release test-programs
 	@$(SUBMAKE) $(SUBJOBS) MODE=asan test-programs
 	@$(SUBMAKE) $(SUBJOBS) MODE=tsan tsan-programs

@@ -7,7 +7,8 @@ Each COMMAND is a program, or a quoted command line. cmocka programs are asked f
 CMOCKA_MESSAGE_OUTPUT. A program that exits with 77 and prints no test is one skipped test; one that
 exits with another code without a failed test, cannot be started, or runs over its time, is one failed
 test. Its time is counted as support/fair_clock.py does, so that a busy machine does not make it fail.
-With --summary the counts are added to FILE as a line, so that several calls can be summed. With
+With --summary the counts are added to FILE as a line, so that several calls can be summed, and what
+failed, in short, to FILE.failed, so that a long run can close with it. With
 --jobs N commands run side by side; each is still reported in one piece, in the order given."""
 import os
 import re
@@ -58,8 +59,15 @@ def output_of(child, timeout):
     return b"".join(out), in_time, cpu
 
 
+def in_short(out, most=30):
+    """The failed tests of an output with what was said right before and after each; its end if it names none."""
+    lines = [line[:300] for line in out.splitlines() if line.strip()]
+    near = {k for i, line in enumerate(lines) if line.startswith("not ok") for k in range(i - 3, i + 6)}
+    return [line for i, line in enumerate(lines) if i in near][:most] or lines[-most:]
+
+
 def run(command, timeout):
-    """What a command counted, and the report on it."""
+    """What a command counted, the report on it, and what failed, in short."""
     report = []
     env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP")
     start = time.monotonic()
@@ -67,7 +75,8 @@ def run(command, timeout):
         child = subprocess.Popen(shlex.split(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT, env=env)
     except (OSError, ValueError) as e:
-        return (0, 1, 0), f"FAIL {command}: cannot be started: {e}"
+        said = f"FAIL {command}: cannot be started: {e}"
+        return (0, 1, 0), said, said
     with child:
         out, in_time, cpu = output_of(child, timeout)
     code, out = child.returncode, out.decode("utf-8", "replace")
@@ -107,9 +116,10 @@ def run(command, timeout):
     report.append(f"{'FAIL' if failed else 'ok  '} {name}: {passed} passed, {failed} failed, {skipped} skipped "
                   f"({time.monotonic() - start:.1f} s, CPU {cpu:.1f} s)")
     report += [f"     {figure}" for figure in figures]
-    if failed:
-        report.append(out)
-    return (passed, failed, skipped), "\n".join(report)
+    if not failed:
+        return (passed, failed, skipped), "\n".join(report), ""
+    short = "\n     ".join([f"FAIL {command} (exit {code})"] + in_short(out))
+    return (passed, failed, skipped), "\n".join(report + [out]), short
 
 
 def main():
@@ -125,14 +135,18 @@ def main():
         else:
             sys.exit(__doc__)
         args = args[2:]
-    total = [0, 0, 0]
+    total, failures = [0, 0, 0], []
     with ThreadPoolExecutor(jobs) as pool:
-        for counts, report in pool.map(lambda command: run(command, timeout), args):
+        for counts, report, failure in pool.map(lambda command: run(command, timeout), args):
             print(report, flush=True)
             total = [a + b for a, b in zip(total, counts)]
+            failures += [failure] if failure else []
     if summary:
         with open(summary, "a", encoding="utf-8") as f:
             f.write("%d %d %d\n" % tuple(total))
+        if failures:
+            with open(summary + ".failed", "a", encoding="utf-8") as f:
+                f.write("\n".join(failures) + "\n")
     else:
         print("%d passed, %d failed, %d skipped" % tuple(total))
     sys.exit(1 if total[1] or not sum(total) else 0)
