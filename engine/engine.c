@@ -279,7 +279,7 @@ static bool stopping(void *ctx) {
     return atomic_load_explicit(&e->stop, memory_order_relaxed);
 }
 
-/* Guessed rows must not be seen in what they have left: no state that every row replaces, no record
+/* Draft rows must not be seen in what they have left: no state that every row replaces, no record
  * of what each row chose. */
 static bool can_draft(const struct sl_engine *e) {
     const struct sl_engine_config *c = &e->plan.config;
@@ -311,7 +311,7 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
     log_plan(&e->plan);
     e->drafts = can_draft(e);
     if (e->drafts && !c->draft_source)
-        status = sl_guesser_create(e, err);
+        status = sl_draft_layer_create(e, err);
     e->pace.stall_ns = c->max_stall_ms * 1e6;
     status = make_tables(e, err);
     if (status == SL_OK)
@@ -412,7 +412,7 @@ void sl_engine_destroy(struct sl_engine **pe) {
         sl_micro_batch_release(&e->micro_batches[i]);
     free(e->micro_batches);
     free(e->flying);
-    sl_guesser_destroy(&e->guesser);
+    sl_draft_layer_destroy(&e->draft_layer);
     sl_page_table_release(&e->pages);
     sl_page_table_release(&e->tail_table);
     sl_kv_pages_release(&e->kv);

@@ -44,9 +44,9 @@ NO_THREADS := $(addprefix test_,answer_forms answer_grammar answer_parts device_
   prefetch_trial prefix_tree prompt_shares prompt_slices read_depth read_pace read_plan reader sampler sampler_blocks sampler_select session_states setup \
   slab slot_reads splitter stage_message step stop synth wire)
 # ... and those whose threads meet as in others: test_device_pipeline has the same with other layers, and test_device_drafts,
-# test_device_embeddings and test_device_guess run whole answers again and again through the scheduler and stages that test_scheduler
+# test_device_embeddings and test_device_draft_layer run whole answers again and again through the scheduler and stages that test_scheduler
 # and test_device_pipeline bring together.
-THREADS_ALIKE := test_device_delta test_device_drafts test_device_embeddings test_device_guess
+THREADS_ALIKE := test_device_delta test_device_drafts test_device_embeddings test_device_draft_layer
 TSAN_UNIT := $(filter-out $(foreach t,$(NO_THREADS) $(THREADS_ALIKE),$(B)/tests/unit/%/$(t)),$(filter $(foreach l,\
   engine server backends streaming net cluster,$(B)/tests/unit/$(l)/%),$(UNIT_BIN)))
 .PHONY: tsan-programs test-tsan

@@ -132,7 +132,7 @@ static int bench(const struct sl_bench_options *o, struct sl_engine_options *mem
                                       .record_routes = o->record_routes};
     if (!plan_tests(&b, &config) || !sl_engine_options_apply("bench", memory, &config))
         return 2;
-    /* Random tokens are not what a draft layer guesses, unless how often it is right is forced. */
+    /* Random tokens are not what a draft layer proposes, unless how often it is right is forced. */
     b.own_answers = o->own_answers || (config.draft_tokens && !config.draft_forced);
     if (!memory->heat_file)
         config.heat_file = NULL; /* random tokens say nothing about what is hot */

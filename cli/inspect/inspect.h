@@ -50,7 +50,7 @@ struct sl_inspect {
     struct sl_str arch, name;    /* empty when absent */
     struct sl_weight_sum of[SL_PURPOSE_COUNT], total;
     uint32_t n_layer;     /* one above the last layer number in a tensor's name, without those that
-                             guess ahead, which begin at nextn_layer */
+                             draft tokens, which begin at nextn_layer */
     uint32_t nextn_layer; /* UINT32_MAX: there are none */
     struct sl_layer_experts layer[SL_MAX_LAYERS];
     uint64_t routed_per_token_bytes; /* what one token reads of the experts */

@@ -82,10 +82,10 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->pair_y = take(&c, rows * k * hp->n_embd, 4);
     a->out_x = take(&c, out * row, 4);
     a->out_mixed = take(&c, out * needs.mixed, 4);
-    uint64_t guesses = hp->n_draft ? rows : 0;
+    uint64_t draft_rows = hp->n_draft ? rows : 0;
     a->draft_states = take(&c, hp->n_draft ? (rows + 1) * hp->n_embd : 0, 4);
-    a->draft_in = take(&c, guesses * 2 * hp->n_embd, 4);
-    a->draft_from = take(&c, guesses, 4);
+    a->draft_in = take(&c, draft_rows * 2 * hp->n_embd, 4);
+    a->draft_from = take(&c, draft_rows, 4);
     a->blocks = take(&c, p->reads_back ? 3 * sl_forward_blocks(hp, p->n_logit_rows) : 0, 4);
     a->logits = take(&c, logit_rows * hp->n_vocab, 4);
     for (uint32_t i = 0; i < hp->n_rope; i++) {

@@ -123,19 +123,19 @@ enum sl_status sl_forward_hidden(struct sl_forward *f, uint32_t first, uint32_t 
 enum sl_draft_states {
     SL_DRAFT_STATES_STEP, /* those of the rows of the last step, which nothing has followed */
     SL_DRAFT_STATES_KEPT, /* the same as in the call before */
-    SL_DRAFT_STATES_OWN,  /* what the rows of the call before gave: a guess behind a guess */
+    SL_DRAFT_STATES_OWN,  /* what the rows of the call before gave: a draft behind a draft */
 };
 #define SL_DRAFT_NO_STATE UINT32_MAX
 struct sl_draft_rows {
-    const struct sl_step *step; /* out_rows: those behind which the next token is to be guessed;
+    const struct sl_step *step; /* out_rows: those behind which the next token is to be drafted;
                                    failed is not set */
     const uint32_t *from;       /* [n_rows] which of the states; SL_DRAFT_NO_STATE: it is not known,
                                    and taken to be 0 */
     enum sl_draft_states states;
 };
 /* Runs them, when a step has been finished and what it gave is not needed any more. out_logits as
- * of sl_forward_finish, of the guesses; with only_largest on a device that reads back, maxima
- * alone. out_failed: rows whose experts could not be read, whose guesses are undefined. */
+ * of sl_forward_finish, of the drafts; with only_largest on a device that reads back, maxima
+ * alone. out_failed: rows whose experts could not be read, whose drafts are undefined. */
 enum sl_status sl_forward_draft(struct sl_forward *f, const struct sl_draft_rows *rows,
                                 struct sl_logits *out_logits, uint32_t *out_failed,
                                 struct sl_err *err) SL_MUST_CHECK;

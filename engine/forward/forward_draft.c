@@ -79,9 +79,9 @@ static enum sl_status join(struct sl_forward *f, const struct sl_place *where) {
     return SL_OK;
 }
 
-/* The layer's output for the rows behind which something is to be guessed. */
-static enum sl_status guess(struct sl_forward *f, struct sl_rows *r, float **out_logits,
-                            const struct sl_place *where) {
+/* The layer's output for the rows behind which a token is to be drafted. */
+static enum sl_status draft_logits(struct sl_forward *f, struct sl_rows *r, float **out_logits,
+                                   const struct sl_place *where) {
     const struct sl_layer_weights *w = &f->layers[where->layer];
     const struct sl_head head = {w->draft_norm, NULL, w->draft_output, NULL};
     enum sl_status status = sl_forward_cut(f, r, NULL, 0, where);
@@ -122,7 +122,7 @@ static enum sl_status run(struct sl_forward *f, const struct sl_draft_rows *rows
     if (status == SL_OK)
         status = sl_forward_layer(f, &r, where);
     if (status == SL_OK && s->n_out)
-        status = guess(f, &r, &logits, where);
+        status = draft_logits(f, &r, &logits, where);
     *out_failed = s->n_failed;
     if (status != SL_OK || !logits)
         return status;

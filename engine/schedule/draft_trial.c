@@ -27,7 +27,7 @@ bool sl_draft_trial_verifies(const struct sl_draft_trial *t) {
            (t->phase == SL_DRAFT_TRIED && t->n_stretches % 2 == 0);
 }
 
-bool sl_draft_trial_guesses(const struct sl_draft_trial *t) {
+bool sl_draft_trial_drafts(const struct sl_draft_trial *t) {
     return t->phase != SL_DRAFT_RESTS;
 }
 
@@ -85,7 +85,7 @@ static void try_step(struct sl_draft_trial *t, const struct sl_draft_step *s) {
         return;
     }
     t->pair_tokens[with] += s->n_tokens;
-    t->pair_ns[with] += s->step_ns + (with ? s->guess_ns : 0);
+    t->pair_ns[with] += s->step_ns + (with ? s->layer_ns : 0);
     if (!--t->n_left)
         end_stretch(t);
 }

@@ -34,13 +34,13 @@ struct sl_draft_trial {
 void sl_draft_trial_init(struct sl_draft_trial *t, bool automatic);
 /* Are drafts to be verified in the next step? */
 bool sl_draft_trial_verifies(const struct sl_draft_trial *t);
-/* Is the layer to see the texts, and to guess? */
-bool sl_draft_trial_guesses(const struct sl_draft_trial *t);
-/* A step of generated rows of so many sessions has given so many tokens. guess_ns: of the layer,
+/* Is the layer to see the texts, and to draft? */
+bool sl_draft_trial_drafts(const struct sl_draft_trial *t);
+/* A step of generated rows of so many sessions has given so many tokens. layer_ns: of the layer,
  * step_ns: of the rest. seen: the layer has seen all of its texts. */
 struct sl_draft_step {
     uint32_t n_sessions, n_tokens;
-    uint64_t step_ns, guess_ns;
+    uint64_t step_ns, layer_ns;
     bool seen;
 };
 void sl_draft_trial_step(struct sl_draft_trial *t, const struct sl_draft_step *step);

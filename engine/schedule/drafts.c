@@ -1,14 +1,14 @@
-/* Drafts: tokens that are guessed to follow a session's history, and verified in one step.
+/* Drafts: tokens that are proposed to follow a session's history, and verified in one step.
  *
- * A guessed token's row goes into the step behind the row of the session's last token, as a
+ * A drafted token's row goes into the step behind the row of the session's last token, as a
  * generated row like any other: it attends to the rows before it, writes its KV, and has logits. A
- * row's result depends on its own sequence alone, so as far as the guesses are right these logits
+ * row's result depends on its own sequence alone, so as far as the drafts are right these logits
  * are those that steps of one row each would have given, to the bit. The tokens are then chosen one
  * after another from them (steps.c), each with the sampler as it stands after the one before; from
- * the first wrong guess on, the remaining rows are dropped. Their KV lies behind the session's last
+ * the first wrong draft on, the remaining rows are dropped. Their KV lies behind the session's last
  * position, where nobody reads it before the right rows have been written over it.
  *
- * Who guesses: the model's own layer (guess.c), or a source of the configuration.
+ * Who drafts: the model's own layer (draft_layer.c), or a source of the configuration.
  *
  * A state that every row replaces cannot be restored, so models with such layers get no drafts. */
 #include "engine/schedule/schedule.h"
@@ -25,7 +25,7 @@ static bool may_draft(const struct sl_session *s) {
 static void propose(struct sl_engine *e, struct sl_session *s) {
     const struct sl_draft_source *source = e->plan.config.draft_source;
     if (!source)
-        return; /* guess.c has, behind the step before */
+        return; /* draft_layer.c has, behind the step before */
     s->draft_at = s->n_history;
     s->n_draft =
         source->propose(source, s->history, s->n_history, e->plan.config.draft_tokens, s->draft);
@@ -41,7 +41,7 @@ void sl_drafts_share(struct sl_engine *e, bool keep_all) {
         n_rows += s->step_rows;
         n_out += s->step_rows > 0;
     }
-    if (!e->drafts || keep_all || (e->guesser && !sl_guess_verifies(e)))
+    if (!e->drafts || keep_all || (e->draft_layer && !sl_draft_layer_verifies(e)))
         return;
     uint32_t most_out = sl_kept_rows_most(e), most_rows = e->plan.config.batch_tokens;
     uint32_t room = most_rows - n_rows, room_out = most_out - n_out;
@@ -71,7 +71,8 @@ bool sl_draft_take(struct sl_engine *e, struct sl_session *s, uint32_t i) {
     s->n_fed++;
     s->n_draft_accepted++;
     sl_count(draft_accepted_total, 1);
-    if (!e->guesser) /* which has not seen the position: the page is shared with the next step */
+    /* A draft layer has not seen the position: the page is shared with the next step. */
+    if (!e->draft_layer)
         sl_session_publish(e, s);
     return true;
 }

@@ -51,9 +51,9 @@ struct sl_engine {
     struct sl_tail_pages *tails;     /* NULL: there are none */
     struct sl_prefix_tree *prefixes;
     struct sl_prefix_ram *ram; /* NULL: the pool's pages are in RAM themselves, or none was given */
-    struct sl_prefix_disk *disk; /* NULL: prefixes are kept in memory only */
-    bool drafts;                 /* tokens are drafted and verified: drafts.c */
-    struct sl_guesser *guesser; /* the model's own layer guesses them: guess.c; NULL: it does not */
+    struct sl_prefix_disk *disk;        /* NULL: prefixes are kept in memory only */
+    bool drafts;                        /* tokens are drafted and verified: drafts.c */
+    struct sl_draft_layer *draft_layer; /* NULL: the model's own layer does not draft them */
     struct sl_sampler_space space;
     struct sl_pipeline *pipeline;
     struct sl_micro_batch *micro_batches; /* [n_micro_batches] */
@@ -226,18 +226,19 @@ bool sl_steps_wanted(const struct sl_engine *e);
 bool sl_steps_start(struct sl_engine *e);
 /* Completes steps that have finished. False: none had. */
 bool sl_steps_end(struct sl_engine *e);
-/* guess.c: drafts by the model's own layer, where config asks for them and the model has one. */
-enum sl_status sl_guesser_create(struct sl_engine *e, struct sl_err *err) SL_MUST_CHECK;
-void sl_guesser_destroy(struct sl_guesser **g);
-/* Are its guesses to be verified in the next step? */
-bool sl_guess_verifies(const struct sl_engine *e);
+/* draft_layer.c: drafts by the model's own layer, where config asks for it and the model has it. */
+enum sl_status sl_draft_layer_create(struct sl_engine *e, struct sl_err *err) SL_MUST_CHECK;
+void sl_draft_layer_destroy(struct sl_draft_layer **d);
+/* Are its drafts to be verified in the next step? */
+bool sl_draft_layer_verifies(const struct sl_engine *e);
 /* Positions that a session's slot must have pages for, when a step writes the first `end`. */
-uint32_t sl_guess_end(const struct sl_engine *e, const struct sl_session *s, uint32_t end);
+uint32_t sl_draft_layer_positions(const struct sl_engine *e, const struct sl_session *s,
+                                  uint32_t end);
 /* Behind a step that went well: runs the layer over all positions of its sessions whose tokens and
  * states are known and that it has not seen. With chosen, when the sessions have their next tokens,
- * also guesses those that follow. What goes wrong with guesses alone is passed over. */
-enum sl_status sl_guess(struct sl_engine *e, const struct sl_micro_batch *l, bool chosen,
-                        struct sl_err *err) SL_MUST_CHECK;
+ * also drafts those that follow. What goes wrong with drafts alone is passed over. */
+enum sl_status sl_draft_layer_step(struct sl_engine *e, const struct sl_micro_batch *l, bool chosen,
+                                   struct sl_err *err) SL_MUST_CHECK;
 /* drafts.c: which sessions' drafts go into the step being built, after sl_share_rows(); none where
  * rows are kept. */
 void sl_drafts_share(struct sl_engine *e, bool keep_all);

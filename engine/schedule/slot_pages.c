@@ -236,7 +236,7 @@ void sl_session_leave_pages(struct sl_engine *e, struct sl_session *s) {
     while (s->n_shared)
         sl_prefix_release(e->prefixes, sl_page_table_get(&e->pages, s->slot, --s->n_shared));
     s->held = (struct sl_held_pages){0};
-    s->n_kv = s->n_fed = s->n_guessed = 0;
+    s->n_kv = s->n_fed = s->n_draft_seen = 0;
     s->unseen = false;
     tell_idle(e);
 }

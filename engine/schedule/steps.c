@@ -39,7 +39,7 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_micro_batch *l, bo
                                                      .out = UINT32_MAX};
         sl_session_pass(e, s);
         enum sl_status status =
-            sl_slot_reserve(e, s->slot, &s->held, sl_guess_end(e, s, end + drafts));
+            sl_slot_reserve(e, s->slot, &s->held, sl_draft_layer_positions(e, s, end + drafts));
         if (status != SL_OK)
             return status;
         for (uint32_t pos = s->n_fed; pos < end; pos++)
@@ -307,9 +307,9 @@ static void tell_rows(struct sl_engine *e, struct sl_micro_batch *l) {
 /* The model's own layer sees what the step has added to the texts: before pages are shared, with
  * the tokens that are known by then; and when tokens have been chosen. False: the engine has broken
  * down, and the sessions are gone. */
-static bool guess(struct sl_engine *e, struct sl_micro_batch *l, bool chosen) {
+static bool run_draft_layer(struct sl_engine *e, struct sl_micro_batch *l, bool chosen) {
     struct sl_err err = {""};
-    enum sl_status status = sl_guess(e, l, chosen, &err);
+    enum sl_status status = sl_draft_layer_step(e, l, chosen, &err);
     if (status == SL_OK)
         return true;
     l->status = status;
@@ -342,13 +342,13 @@ static void end_step(struct sl_engine *e, struct sl_micro_batch *l) {
         return;
     }
     finish_failed(e, l);
-    if (!guess(e, l, false))
+    if (!run_draft_layer(e, l, false))
         return;
     publish(e, l);
     uint64_t start = sl_timeline_now(e->timeline);
     step_done(e, l);
     sl_timeline_since(e->timeline, "sample", start, {"rows", l->step.n_out});
-    (void)guess(e, l, true);
+    (void)run_draft_layer(e, l, true);
 }
 
 /* ---- under way ---- */

@@ -60,14 +60,14 @@ struct sl_session {
     bool chosen;
     uint32_t step_rows;   /* rows in it, of the history */
     uint32_t step_drafts; /* rows in it behind those, of draft */
-    uint32_t n_draft;     /* tokens that are guessed to follow the history of draft_at tokens */
+    uint32_t n_draft;     /* tokens that are drafted to follow the history of draft_at tokens */
     uint32_t draft_at;
     uint32_t draft[SL_MAX_DRAFT];
     uint32_t n_drafted, n_draft_accepted; /* verified so far; of them: they did follow */
-    uint32_t n_guessed;                   /* positions that the draft layer has seen (guess.c) */
-    bool unseen;                          /* it has missed some */
-    uint64_t parked_ns;                   /* since when: PARKED, SWAPPED */
-    bool first_done;                      /* the prompt has been processed once */
+    uint32_t n_draft_seen; /* positions that the draft layer has seen (draft_layer.c) */
+    bool unseen;           /* it has missed some */
+    uint64_t parked_ns;    /* since when: PARKED, SWAPPED */
+    bool first_done;       /* the prompt has been processed once */
     /* Losses of a machine since it came to interrupted_at, tokens and rows that its sink knew then:
      * what it asks could be their reason. */
     uint32_t n_interrupted;

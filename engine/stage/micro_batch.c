@@ -139,14 +139,14 @@ uint64_t sl_micro_batches_bytes(const struct sl_memory_plan *plan) {
                            sl_step_elems(c->batch_tokens, most_out) * sizeof(uint32_t) +
                            c->batch_tokens + c->parallel * sizeof(struct sl_micro_batch_share) +
                            pages;
-    uint64_t guesses =
+    uint64_t draft_layer =
         c->draft_tokens
             ? 64 +
                   (sl_step_elems(c->batch_tokens, most_out) + c->batch_tokens + 2 * most_out) *
                       sizeof(uint32_t) +
                   c->batch_tokens
             : 0;
-    return pages + n * micro_batch + guesses;
+    return pages + n * micro_batch + draft_layer;
 }
 
 void sl_micro_batch_begin(struct sl_micro_batch *l) {

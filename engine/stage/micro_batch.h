@@ -15,7 +15,7 @@ struct sl_micro_batch_share {
     struct sl_session *s; /* NULL: nobody's, or it has left */
     uint32_t first, rows; /* of the step */
     uint32_t pos;         /* of the first in its session */
-    uint32_t drafts;      /* the last of these, whose tokens are guessed: each has logits too */
+    uint32_t drafts;      /* the last of these, whose tokens are drafted: each has logits too */
     uint32_t out;         /* its first row of the logits, UINT32_MAX = none */
 };
 

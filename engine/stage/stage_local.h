@@ -97,7 +97,7 @@ void sl_stage_local_rows(struct sl_stage *stage, struct sl_stage_call *c, const 
 float *sl_stage_local_place(struct sl_stage *stage, uint32_t micro_batch);
 
 /* stage_local_step.c: rows of the draft layer, behind the stage's last step and before
- * anything else is asked of it. Of the only stage, on the thread that has it. SL_AGAIN: the guesses
+ * anything else is asked of it. Of the only stage, on the thread that has it. SL_AGAIN: the drafts
  * are worth nothing. */
 enum sl_status sl_stage_local_draft(struct sl_stage_local *s, const struct sl_draft_rows *rows,
                                     struct sl_logits *out_logits, uint32_t *out_failed,

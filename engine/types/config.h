@@ -190,7 +190,7 @@ struct sl_engine_config {
                               none */
     bool draft_auto;       /* only while that is measured to be faster */
     bool draft_forced;     /* for measurements: of an answer that is given beforehand (`forced`),
-                              draft_percent of a hundred guesses are right, whatever the layer says */
+                              draft_percent of a hundred drafts are right, whatever the layer says */
     uint32_t draft_percent;
     uint64_t cache_ram_bytes;  /* KV pages for repeated prompts, beyond those that running sessions
                                   may need (of which idle ones serve too); SL_CACHE_RAM_AUTO = what

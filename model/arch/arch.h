@@ -63,7 +63,7 @@ struct sl_arch {
     enum sl_mixer_kind keyless;
     bool gated;            /* sl_attention_spec.gated */
     bool sections;         /* rope.dimension_sections: multi-section RoPE */
-    bool nextn;            /* the last nextn_predict_layers layers guess tokens ahead */
+    bool nextn;            /* the last nextn_predict_layers layers draft tokens */
     bool drafts;           /* ... each as a layer of its own kind behind SL_L_DRAFT_JOIN */
     bool gelu;             /* in dense and shared parts */
     bool beside;           /* experts.beside */
@@ -109,8 +109,8 @@ struct sl_arch {
 bool sl_arch_reads(const struct sl_arch *arch, const char *key, size_t len);
 
 /* Reads and checks every key under "<arch>."; one that is not known is refused by name. Leaves
- * n_vocab to sl_arch_bind. out_layers [n_layer]: the caller frees them. drafts: with the first of
- * those that guess ahead, which the file has. */
+ * n_vocab to sl_arch_bind. out_layers [n_layer]: the caller frees them. drafts: with the first
+ * draft layer, which the file has. */
 enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arch *arch,
                                     bool drafts, struct sl_hparams *out_hp,
                                     struct sl_layer **out_layers, struct sl_err *err) SL_MUST_CHECK;

@@ -1,7 +1,7 @@
 /* Ling and Ring. The first, bailingmoe: every layer has experts, weights that are a softmax over
  * all of them, shared experts without a gate. Ling 2.0, bailingmoe2: norms of q and k, partial
  * rotation, dense layers first, a router of sigmoids that chooses by groups, perhaps layers that
- * guess ahead. Source: Ling Team 2025, "Every FLOP Counts"; "Every Activation Boosted". */
+ * draft tokens. Source: Ling Team 2025, "Every FLOP Counts"; "Every Activation Boosted". */
 #include "model/arch/arch_internal.h"
 
 #include <inttypes.h>

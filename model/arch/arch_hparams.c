@@ -274,7 +274,7 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
     struct sl_hparams hp = {.rope = {{.kind = arch->rope_kind}}};
     SL_TRY(refuse_unknown(&k, arch));
     SL_TRY(sl_keys_u32(&k, "block_count", true, 1, SL_MAX_LAYERS, &hp.n_layer));
-    k.n_layer = hp.n_layer; /* arrays have a value for those that guess ahead, too */
+    k.n_layer = hp.n_layer; /* arrays have a value for draft layers, too */
     if (arch->nextn)
         SL_TRY(
             sl_keys_u32(&k, "nextn_predict_layers", false, 0, hp.n_layer - 1, &hp.n_layer_nextn));

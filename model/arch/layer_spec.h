@@ -238,8 +238,7 @@ struct sl_layer_spec {
     bool cut;    /* ... as in SL_EXPERT_SWIGLU_CUT */
     bool parallel; /* the feed-forward part reads what attention read, not what it gave */
     struct sl_experts_spec experts; /* of SL_FFN_EXPERTS */
-    bool draft; /* it guesses tokens ahead: its input is made of a token and of the state before it
-                 */
+    bool draft; /* it drafts tokens: its input is made of a token and of the state before it */
 };
 
 #endif

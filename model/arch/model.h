@@ -35,9 +35,9 @@ struct sl_hparams {
     uint32_t n_layer, n_ctx_train, n_embd, n_vocab;
     uint32_t n_expert, n_expert_used; /* the most of any layer; each layer's own: its spec */
     uint32_t first_layer;             /* of a slice (model_slice.h), in the whole model; else 0 */
-    uint32_t n_layer_nextn; /* behind the last layer, for guessing tokens ahead: left on disk */
-    uint32_t n_draft;       /* of n_layer, the last so many guess tokens ahead: they are no part of
-                               what gives the answer (sl_model_add_drafts) */
+    uint32_t n_layer_nextn;           /* behind the last layer, for drafting tokens: left on disk */
+    uint32_t n_draft;                 /* of n_layer, the last so many draft tokens: no part of what
+                                         gives the answer (sl_model_add_drafts) */
     /* Hyper-connections: the residual stream is n_stream streams of n_embd elements. 0: one, which
      * every part is added to. Else how many Sinkhorn iterations their mixture goes through, and
      * what is added to sums. */

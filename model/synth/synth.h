@@ -79,9 +79,9 @@ struct sl_synth_config {
     float yarn_log_mul;     /* 0 = none stated */
     bool router_sigmoid;    /* with a bias for the choice; the weights are divided by their sum */
     float router_scale;     /* of the experts' weights; 0 = none stated */
-    uint32_t n_nextn;       /* layers behind the last that guess ahead */
+    uint32_t n_nextn;       /* layers behind the last that draft tokens */
     uint32_t nextn_right;   /* of 100 tokens they know the successor of so many, by an output matrix
-                               of their own; 0: they are random, and guess nothing */
+                               of their own; 0: they are random, and draft nothing right */
     uint32_t window_period; /* gemma4: every so many-th layer has no window; 0 = 6 */
     uint32_t n_embd_layer;  /* gemma4: of each token and layer an embedding of its own; 0 = none */
     uint32_t n_shared_kv;   /* gemma4: the last so many layers read another's keys and values */

@@ -418,7 +418,7 @@ static void add_block_indexer(struct sl_synth_plan *p, const struct sl_synth_con
     add_norm(p, dim, "indexer.k_norm.weight", i);
 }
 
-/* Behind the last layer: what guesses ahead has a layer, and what joins a token to its state. */
+/* Behind the last layer: what drafts tokens has a layer, and what joins a token to its state. */
 static void add_nextn(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
     uint64_t n = c->n_embd;
     add(p, pick(&c->attn, l), c->nextn_right ? SL_FILL_FIRST_HALF : SL_FILL_RANDOM,

@@ -99,7 +99,7 @@ static inline bool sl_synth_has_window(const struct sl_synth_config *c, uint32_t
                                                  : 6;
     return parts & SL_SYNTH_FULL_FIRST ? layer % period != 0 : layer % period < period - 1;
 }
-/* ... of latent attention: those that guess ahead have one. */
+/* ... of latent attention: draft layers have one. */
 static inline bool sl_synth_note_window(const struct sl_synth_config *c, uint32_t layer) {
     return layer >= c->n_layer || sl_synth_has_window(c, layer);
 }
@@ -161,13 +161,13 @@ static inline bool sl_synth_has_indexer(const struct sl_synth_config *c, uint32_
         return c->n_ctx < 1u << 20 || layer < 2 || (layer - 2) % 4 == 0;
     return layer % c->index_every == 0;
 }
-/* Of families whose layers are one part: which, as in the config's pattern. Those that guess ahead
- * are attention and experts, of which nothing here reads a byte. */
+/* Of families whose layers are one part: which, as in the config's pattern. Draft layers are
+ * attention and experts, of which nothing here reads a byte. */
 static inline char sl_synth_part(const struct sl_synth_config *c, uint32_t layer) {
     const char *pattern = c->pattern ? c->pattern : "ME*E";
     return layer < c->n_layer ? pattern[layer % strlen(pattern)] : 'E';
 }
-/* Has the layer attention? Those that guess ahead have. */
+/* Has the layer attention? Draft layers have. */
 static inline bool sl_synth_attends(const struct sl_synth_config *c, uint32_t traits,
                                     uint32_t layer) {
     if (traits & SL_SYNTH_ONE_PART && layer < c->n_layer)

@@ -45,7 +45,7 @@ def gguf(kvs, tensors, version=3):
 
 
 def delta_layers(arch, moe):
-    """Of a model with a delta net, attention with a gate, and one layer that guesses ahead."""
+    """Of a model with a delta net, attention with a gate, and one layer that drafts tokens."""
     embd, heads, dim, ff, experts, t = 8, 2, 4, 8, 3, []
 
     def layer(i, n, *dims):
@@ -80,7 +80,7 @@ def delta_layers(arch, moe):
 
 
 def latent_model(joined, arch="deepseek2"):
-    """Latent attention in one of its forms, dense and with experts, and a layer that guesses ahead."""
+    """Latent attention in one of its forms, dense and with experts, and a layer that drafts tokens."""
     embd, heads, latent, rot, nope, v, ff, experts = 8, 2, 6, 2, 3, 4, 12, 4
     keys = [kv("general.architecture", STR, arch)]
     for k, n in (("block_count", 3), ("nextn_predict_layers", 1), ("context_length", 64), ("embedding_length", embd),
@@ -168,7 +168,7 @@ def model(name, version=3, lie=None):
     if moe:
         key("expert_count", U32, experts)
         key("expert_used_count", U32, 1)
-    if delta:  # a delta net, attention, one that guesses ahead
+    if delta:  # a delta net, attention, one that drafts tokens
         for k, v in (("nextn_predict_layers", 1), ("full_attention_interval", 2), ("ssm.conv_kernel", 4),
                      ("ssm.state_size", dim), ("ssm.group_count", 1), ("ssm.time_step_rank", 2),
                      ("ssm.inner_size", 2 * dim)):
@@ -283,7 +283,7 @@ GROUPED = {
 
 
 def grouped(arch, **lies):
-    """A dense layer, one with experts, and where the family has such one that guesses ahead. lies: other values of
+    """A dense layer, one with experts, and where the family has such one that drafts tokens. lies: other values of
     keys, with _ for a dot or a stroke."""
     f = GROUPED[arch]
     embd, heads, dim, ff, experts = 8, 2, 4, 8, 4

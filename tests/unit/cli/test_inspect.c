@@ -205,7 +205,7 @@ static void test_adjugate(void **state) {
     assert_int_equal(unlink(path), 0);
 }
 
-/* Layers that guess ahead are in the file, and neither run nor read. */
+/* Layers that draft tokens are in the file, and neither run nor read. */
 static void test_nextn(void **state) {
     (void)state;
     static struct sl_inspect in, without;

@@ -1,5 +1,5 @@
-/* Drafts decide the speed, never the answer: whole runs with tokens that are guessed ahead, rightly
- * and wrongly, compared bit for bit with runs without. Guesses come from a source that knows the
+/* Drafts decide the speed, never the answer: whole runs with tokens that are drafted, rightly
+ * and wrongly, compared bit for bit with runs without. Drafts come from a source that knows the
  * answer and errs as often as it is told to. */
 #include "tests/support/card.h"
 #include "tests/support/folder.h"
@@ -8,18 +8,18 @@
 
 #include "common/metrics.h"
 
-/* ---- guesses ---- */
+/* ---- the source ---- */
 
-struct guesser {
+struct source {
     struct sl_draft_source base; /* first */
     struct run *const *answers;  /* [N_RUNS] as they will be */
     uint32_t right_percent, n_vocab;
     uint32_t n_asked;
 };
 
-static const struct run *whose(const struct guesser *g, const uint32_t *history, uint32_t n) {
+static const struct run *whose(const struct source *source, const uint32_t *history, uint32_t n) {
     for (uint32_t i = 0; i < N_RUNS; i++) {
-        const struct run *r = g->answers[i];
+        const struct run *r = source->answers[i];
         if (r->req.n_prompt <= n &&
             memcmp(r->prompt, history, r->req.n_prompt * sizeof *history) == 0)
             return r;
@@ -27,29 +27,29 @@ static const struct run *whose(const struct guesser *g, const uint32_t *history,
     return NULL;
 }
 
-static uint32_t guess(const struct sl_draft_source *s, const uint32_t *history, uint32_t n_history,
-                      uint32_t most, uint32_t *out_ids) {
-    struct guesser *g = (struct guesser *)(uintptr_t)s;
-    const struct run *r = whose(g, history, n_history);
-    g->n_asked++;
+static uint32_t propose(const struct sl_draft_source *s, const uint32_t *history,
+                        uint32_t n_history, uint32_t most, uint32_t *out_ids) {
+    struct source *source = (struct source *)(uintptr_t)s;
+    const struct run *r = whose(source, history, n_history);
+    source->n_asked++;
     assert_non_null(r);
     for (uint32_t i = 0; i < most; i++) {
         uint32_t at = n_history - r->req.n_prompt + i;
         struct sl_rng rng = {n_history * 31 + i};
-        bool right = at < r->n && sl_rng_below(&rng, 100) < g->right_percent;
-        out_ids[i] = right ? r->tokens[at].id : sl_rng_below(&rng, g->n_vocab);
+        bool right = at < r->n && sl_rng_below(&rng, 100) < source->right_percent;
+        out_ids[i] = right ? r->tokens[at].id : sl_rng_below(&rng, source->n_vocab);
     }
     return most;
 }
 
-/* Runs all requests with drafts and compares. Returns how many guesses were right. */
+/* Runs all requests with drafts and compares. Returns how many drafts were right. */
 static uint32_t compare(const struct test_model *m, struct sl_engine_config c, uint32_t right,
                         struct run *const *want, uint32_t park_every) {
-    struct guesser g = {{guess}, want, right, m->model->hp.n_vocab, 0};
+    struct source source = {{propose}, want, right, m->model->hp.n_vocab, 0};
     struct run *have[N_RUNS];
     uint32_t n_accepted = 0;
-    c.draft_source = &g.base;
-    make_all(have, g.n_vocab);
+    c.draft_source = &source.base;
+    make_all(have, source.n_vocab);
     for (uint32_t i = 0; i < N_RUNS; i++)
         have[i]->park_every = park_every ? park_every + i : 0;
     struct sl_engine *e = new_engine(m, &c);
@@ -89,7 +89,7 @@ static void compare_ways(const struct sl_synth_config *sc, struct sl_engine_conf
     c.parallel = 1;
     uint32_t many = compare(&m, c, 100, want, 0);
     c.parallel = 5;
-    c.batch_tokens = 8; /* less room than there are guesses */
+    c.batch_tokens = 8; /* less room than there are drafts */
     (void)compare(&m, c, 90, want, 5);
     if (drafts) {
         assert_true(some > n_tokens / 5 && some < n_tokens / 2);
@@ -112,7 +112,7 @@ static void every_kind(void **state) {
     }
 }
 
-/* A state cannot be gone back from: no guess goes into a step. */
+/* A state cannot be gone back from: no draft goes into a step. */
 static void states_get_none(void **state) {
     (void)state;
     struct sl_synth_config sc = tiny_config("qwen35moe");
@@ -159,9 +159,9 @@ static void cards(void **state) {
     }
 }
 
-/* ---- what a guess must not touch ---- */
+/* ---- what a draft must not touch ---- */
 
-/* Answers end where they end: at a token that ends them, in the midst of what was guessed. */
+/* Answers end where they end: at a token that ends them, in the midst of what was drafted. */
 static void ends(void **state) {
     (void)state;
     struct test_model m;
@@ -173,9 +173,9 @@ static void ends(void **state) {
     struct sl_engine *e = new_engine(&m, &c);
     finish_all(e, want);
     sl_engine_destroy(&e);
-    struct guesser g = {{guess}, want, 100, sc.n_vocab, 0};
+    struct source source = {{propose}, want, 100, sc.n_vocab, 0};
     c.draft_tokens = 3;
-    c.draft_source = &g.base;
+    c.draft_source = &source.base;
     e = new_engine(&m, &c);
     for (uint32_t at = 1; at < 12; at++) {
         uint32_t first = at; /* where that token stands first */
@@ -209,7 +209,7 @@ static void cancel_at_six(struct run *r) {
         sl_engine_cancel(r->engine, &r->req);
 }
 
-/* Nothing is offered to who has canceled, though it was guessed and is right. */
+/* Nothing is offered to who has canceled, though it was drafted and is right. */
 static void canceled(void **state) {
     (void)state;
     struct test_model m;
@@ -221,9 +221,9 @@ static void canceled(void **state) {
     struct sl_engine *e = new_engine(&m, &c);
     finish_all(e, want);
     sl_engine_destroy(&e);
-    struct guesser g = {{guess}, want, 100, sc.n_vocab, 0};
+    struct source source = {{propose}, want, 100, sc.n_vocab, 0};
     c.draft_tokens = 4;
-    c.draft_source = &g.base;
+    c.draft_source = &source.base;
     e = new_engine(&m, &c);
     struct run *r = make(2, sc.n_vocab);
     r->on_token = cancel_at_six;
@@ -237,8 +237,8 @@ static void canceled(void **state) {
     close_model(&m);
 }
 
-/* What guessed rows have left behind is in no page that others take: texts that go on from an
- * answer, from memory and from disk, with guesses and without. */
+/* What draft rows have left behind is in no page that others take: texts that go on from an
+ * answer, from memory and from disk, with drafts and without. */
 static void pages(void **state) {
     (void)state;
     struct test_model m;
@@ -268,9 +268,9 @@ static void pages(void **state) {
     }
     sl_engine_destroy(&e);
     for (uint32_t right = 0; right <= 100; right += 50) {
-        struct guesser g = {{guess}, want, right, sc.n_vocab, 0};
+        struct source source = {{propose}, want, right, sc.n_vocab, 0};
         c.draft_tokens = 3;
-        c.draft_source = &g.base;
+        c.draft_source = &source.base;
         c.cache_dir = folder.path;
         c.cache_read_always = true;
         for (uint32_t again = 0; again < 2; again++) { /* the second time from disk */
@@ -304,7 +304,7 @@ static void pages(void **state) {
     close_model(&m);
 }
 
-/* Every guess is counted, and every one that was right. */
+/* Every draft is counted, and every one that was right. */
 static void counted(void **state) {
     (void)state;
     struct test_model m;
@@ -316,9 +316,9 @@ static void counted(void **state) {
     struct sl_engine *e = new_engine(&m, &c);
     finish_all(e, want);
     sl_engine_destroy(&e);
-    struct guesser g = {{guess}, want, 60, sc.n_vocab, 0};
+    struct source source = {{propose}, want, 60, sc.n_vocab, 0};
     c.draft_tokens = 2;
-    c.draft_source = &g.base;
+    c.draft_source = &source.base;
     make_all(have, sc.n_vocab);
     int64_t drafted = sl_metric(draft_tokens_total), accepted = sl_metric(draft_accepted_total);
     e = new_engine(&m, &c);

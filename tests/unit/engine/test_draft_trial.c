@@ -8,10 +8,10 @@
 #include "common/rng.h"
 #include "engine/schedule/draft_trial.h"
 
-/* A machine where a step takes step_ns, one with drafts so much more, the layer guess_ns, and so
- * many of 100 guesses are right. */
+/* A machine where a step takes step_ns, one with drafts so much more, the layer layer_ns, and so
+ * many of 100 drafts are right. */
 struct machine {
-    uint64_t step_ns, more_ns, guess_ns;
+    uint64_t step_ns, more_ns, layer_ns;
     uint32_t right;
 };
 
@@ -23,15 +23,15 @@ static struct outcome simulate(struct sl_draft_trial *t, const struct machine *m
                                struct sl_rng *rng) {
     struct outcome o = {0};
     for (uint32_t i = 0; i < n_steps; i++) {
-        bool with = sl_draft_trial_verifies(t), guesses = sl_draft_trial_guesses(t);
-        struct sl_draft_step s = {1, 1, m->step_ns, guesses ? m->guess_ns : 0, guesses};
+        bool with = sl_draft_trial_verifies(t), drafts = sl_draft_trial_drafts(t);
+        struct sl_draft_step s = {1, 1, m->step_ns, drafts ? m->layer_ns : 0, drafts};
         s.step_ns += sl_rng_below(rng, (uint32_t)m->step_ns / 10); /* no two steps are alike */
         if (with) {
             s.step_ns += m->more_ns;
             s.n_tokens += sl_rng_below(rng, 100) < m->right;
         }
         o.tokens += s.n_tokens;
-        o.ns += s.step_ns + s.guess_ns;
+        o.ns += s.step_ns + s.layer_ns;
         o.n_with += with;
         sl_draft_trial_step(t, &s);
     }
@@ -42,7 +42,7 @@ static struct outcome simulate(struct sl_draft_trial *t, const struct machine *m
 static double relative(const struct machine *m, bool with, const struct outcome *o) {
     double step = 1.05 * (double)m->step_ns, tokens = 1;
     if (with) {
-        step += (double)(m->more_ns + m->guess_ns);
+        step += (double)(m->more_ns + m->layer_ns);
         tokens += m->right / 100.0;
     }
     return (double)o->tokens / (double)o->ns * step / tokens;
@@ -113,7 +113,7 @@ static void always(void **state) {
     sl_draft_trial_init(&t, false);
     struct outcome o = simulate(&t, &disk, 5000, &rng);
     assert_int_equal(o.n_with, 5000);
-    assert_true(sl_draft_trial_guesses(&t));
+    assert_true(sl_draft_trial_drafts(&t));
 }
 
 /* Nothing is concluded from steps of other sessions, or of texts that the layer has not seen. */

@@ -5,7 +5,7 @@
 enum { LAYERS = 4, EMBD = 64, HEADS = 3, DIM = 20, INNER = HEADS * DIM, TAPS = 4, LOW = 28 };
 enum { LATENT = 24, ROT = 8, NOPE = 12, VALUE = 14, FF = 32, EXPERTS = 6, VOCAB = 40 };
 
-/* KDA, KDA, latent attention, KDA; the first is dense. Behind them one that guesses ahead. */
+/* KDA, KDA, latent attention, KDA; the first is dense. Behind them one that drafts tokens. */
 struct edit {
     const char *no_tensor, *key; /* left out; another value, UINT32_MAX: left out */
     uint32_t value;

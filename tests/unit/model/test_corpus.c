@@ -98,9 +98,9 @@ static void numbers_of_experts_are_checked(void **state) {
     assert_non_null(strstr(err.text, "is [8, 2, 1, 1], the hyperparameters ask for [8, 3, 1]"));
 }
 
-/* Files whose last layer guesses ahead, where numbers of layers are for each and it is among them.
+/* Files whose last layer drafts tokens, where numbers of layers are for each and it is among them.
  */
-static void layers_that_guess_are_left(void **state) {
+static void draft_layers_are_left(void **state) {
     (void)state;
     static const char *const files[] = {"mimo2-nextn", "step35-nextn", "cohere2moe-nextn"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
@@ -118,7 +118,7 @@ int main(void) {
         cmocka_unit_test(families_open),
         cmocka_unit_test(lies_are_refused_by_name),
         cmocka_unit_test(numbers_of_experts_are_checked),
-        cmocka_unit_test(layers_that_guess_are_left),
+        cmocka_unit_test(draft_layers_are_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Architectures with gated delta nets: which layers have one, its shape, the layers that guess
- * ahead, and each way in which their keys and tensors can be wrong. */
+/* Architectures with gated delta nets: which layers have one, its shape, the layers that draft
+ * tokens, and each way in which their keys and tensors can be wrong. */
 #include "model/arch/model.h"
 #include "tests/support/gguf_builder.h"
 
@@ -260,7 +260,7 @@ static void which_layers(void **state) {
 }
 
 /* Layers behind the last are there, whatever they hold, and no part of the model. */
-static void guessing_ahead(void **state) {
+static void draft_layer(void **state) {
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         uint8_t *file;
@@ -368,7 +368,7 @@ static void sections(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(specs), cmocka_unit_test(which_layers), cmocka_unit_test(guessing_ahead),
+        cmocka_unit_test(specs), cmocka_unit_test(which_layers), cmocka_unit_test(draft_layer),
         cmocka_unit_test(lies),  cmocka_unit_test(sections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

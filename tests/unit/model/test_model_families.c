@@ -459,7 +459,7 @@ static void windows_and_rotations(void **state) {
     struct edit e = {.keys = add_pattern};
     for (uint32_t n = 0; n <= LAYERS; n++) {
         bool exaone =
-            n != 1; /* with and without a pattern, with the one that guesses ahead left out */
+            n != 1; /* with and without a pattern, with the one that drafts tokens left out */
         const struct family *f = find(exaone ? "exaone-moe" : "mellum");
         uint8_t *file;
         n_nextn = exaone && n == LAYERS - 1;

@@ -5,7 +5,7 @@ enum { LAYERS = 4, EMBD = 64, HEADS = 4, DIM = 16, FF = 32, SHARED = 48, EXPERTS
 enum { M_HEADS = 6, M_DIM = 8, GROUPS = 2, STATE = 12, TAPS = 4, INNER = M_HEADS * M_DIM };
 enum { CONV = INNER + 2 * GROUPS * STATE, LATENT = 24, NEXTN = 1 };
 
-/* Experts, attention, experts, Mamba-2; a layer behind them that guesses ahead. */
+/* Experts, attention, experts, Mamba-2; a layer behind them that drafts tokens. */
 struct edit {
     const char *no_tensor, *key; /* left out; another value, UINT32_MAX: left out */
     uint32_t value;

@@ -1,5 +1,5 @@
-/* Drafts by a model's own layer: what it guesses is what its definition says, and whole runs with
- * its guesses have the bits of runs without. */
+/* Drafts by a model's own layer: what it drafts is what its definition says, and whole runs with
+ * its drafts have the bits of runs without. */
 #include "tests/support/card.h"
 #include "tests/support/folder.h"
 #include "tests/support/slow_build.h"
@@ -9,7 +9,7 @@
 
 #include <fcntl.h>
 
-static struct sl_synth_config guessing(uint32_t right) {
+static struct sl_synth_config drafting(uint32_t right) {
     struct sl_synth_config c = tiny_config("glm4moe");
     c.n_nextn = 1;
     c.nextn_right = right;
@@ -72,7 +72,7 @@ static void compare_ways(const struct sl_synth_config *sc, struct sl_engine_conf
     (void)compare(&d, c, want, 0);
     c.draft_auto = false;
     c.parallel = 5;
-    c.batch_tokens = 8; /* less room than there are guesses, and prompts in many slices */
+    c.batch_tokens = 8; /* less room than there are drafts, and prompts in many slices */
     (void)compare(&d, c, want, 5);
     /* Half of the requests go where the logits point to. */
     if (sc->nextn_right == 100)
@@ -86,7 +86,7 @@ static void compare_ways(const struct sl_synth_config *sc, struct sl_engine_conf
 static void right_and_wrong(void **state) {
     (void)state;
     for (uint32_t right = 0; right <= 100; right += BY_BUILD(50, 100, 50)) {
-        struct sl_synth_config sc = guessing(right);
+        struct sl_synth_config sc = drafting(right);
         compare_ways(&sc, config());
     }
 }
@@ -96,7 +96,7 @@ static void families(void **state) {
     (void)state;
     static const char *const archs[] = {"deepseek2", "hy_v3"};
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
-        struct sl_synth_config sc = guessing(100), own = tiny_config(archs[i]);
+        struct sl_synth_config sc = drafting(100), own = tiny_config(archs[i]);
         own.n_nextn = sc.n_nextn;
         own.nextn_right = sc.nextn_right;
         own.locality = sc.locality;
@@ -106,7 +106,7 @@ static void families(void **state) {
 
 static void quantised(void **state) {
     (void)state;
-    struct sl_synth_config sc = guessing(70);
+    struct sl_synth_config sc = drafting(70);
     sc.n_embd = 256;
     sc.n_ff_expert = sc.n_ff_shared = 256;
     sc.attn = sc.ffn = sc.gate = sc.up = (struct sl_synth_types){{SL_DTYPE_Q4_K}, 1};
@@ -120,7 +120,7 @@ static void quantised(void **state) {
 /* The layer's experts pass through the same slots. */
 static void streamed(void **state) {
     (void)state;
-    struct sl_synth_config sc = guessing(100);
+    struct sl_synth_config sc = drafting(100);
     struct sl_engine_config c = config();
     c.experts = SL_EXPERTS_STREAMED;
     compare_ways(&sc, c);
@@ -129,7 +129,7 @@ static void streamed(void **state) {
 /* On a card whose memory the host cannot follow, with experts on it and behind it. */
 static void on_a_card(void **state) {
     (void)state;
-    struct sl_synth_config sc = guessing(100);
+    struct sl_synth_config sc = drafting(100);
     for (uint32_t i = 0; i < 2; i++) {
         struct sl_engine_config c = config();
         static struct card_source source;
@@ -147,7 +147,7 @@ static void pages(void **state) {
     (void)state;
     struct test_model m, d;
     struct folder folder;
-    struct sl_synth_config sc = guessing(100);
+    struct sl_synth_config sc = drafting(100);
     open_both(&m, &d, &sc);
     open_folder(&folder);
     struct sl_engine_config c = config();
@@ -268,7 +268,7 @@ static void all_f32(struct sl_synth_config *c) {
     c->embd = c->output = SL_DTYPE_F32;
 }
 
-/* A model of one layer, which is the one that guesses: its embedding has for each position of the
+/* A model of one layer, which is the one that drafts: its embedding has for each position of the
  * text what the definition makes of the token and of the state before it. */
 static void make_plain(const struct test_model *m, const struct sl_synth_config *sc,
                        const struct told *t, const uint32_t *text, struct test_model *out) {
@@ -338,7 +338,7 @@ static void make_plain(const struct test_model *m, const struct sl_synth_config 
     free(rows);
 }
 
-/* The state has a part in what is guessed. */
+/* The state has a part in what is drafted. */
 static void let_states_matter(const struct test_model *m, uint32_t layer) {
     char name[64];
     snprintf(name, sizeof name, "blk.%u.nextn.eh_proj.weight", layer);
@@ -351,11 +351,11 @@ static void let_states_matter(const struct test_model *m, uint32_t layer) {
     free(w);
 }
 
-/* Token by token, as many guesses are made and right as a model of that layer alone would have. */
+/* Token by token, as many drafts are made and right as a model of that layer alone would have. */
 static void as_defined(void **state) {
     (void)state;
     struct test_model m, d, plain;
-    struct sl_synth_config sc = guessing(60);
+    struct sl_synth_config sc = drafting(60);
     struct sl_engine_config c = config();
     static struct told main_rows, layer_rows;
     uint32_t text[N_TEXT], order[N_TEXT];
@@ -379,8 +379,8 @@ static void as_defined(void **state) {
 
     uint32_t n_draft = 0, n_accepted = 0;
     for (uint32_t n = N_PROMPT + 1; n < N_TEXT;) { /* tokens that have been chosen */
-        bool guessed = n + 1 < N_TEXT, right = guessed && layer_rows.best[n] == text[n];
-        n_draft += guessed;
+        bool drafted = n + 1 < N_TEXT, right = drafted && layer_rows.best[n] == text[n];
+        n_draft += drafted;
         n_accepted += right;
         n += 1 + right;
     }
@@ -418,7 +418,7 @@ static void refused(void **state) {
     assert_non_null(strstr(test_err.text, "qwen35moe"));
     assert_int_equal(m.model->hp.n_layer, sc.n_layer);
     close_model(&m);
-    sc = guessing(0);
+    sc = drafting(0);
     open_both(&m, &d, &sc);
     static struct card_source source;
     card_source_init(&source, &(struct card_config){.n_threads = 1, .n_cards = 2});
