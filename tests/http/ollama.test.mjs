@@ -77,12 +77,11 @@ it('refuses in the form of the API', async () => {
 });
 
 it('ends the work of a client that leaves', async () => {
-  const long = { model: 'test', prompt: 'Tell me a story.', raw: true, options: { num_predict: 900 }, stream: true };
+  const long = { model: 'test', prompt: 'Tell me a story.', raw: true, options: { num_predict: 900 }, ignore_eos: true, stream: true };
   const stream = await client.generate(long);
   await assert.rejects(async () => {
     let n = 0;
     for await (const _ of stream) if (++n === 2) stream.abort();
-    if (n < 2) throw new Error('too short'); // the model has ended it by itself
   });
   await server.until('no request runs', 10000 * patience, async () => (await (await fetch(`${server.url}/slots`)).json()).every((s) => !s.is_processing));
 });

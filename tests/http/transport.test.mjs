@@ -134,7 +134,7 @@ it('serves on a UNIX socket alone, for its user', async () => {
   assert.equal(streamed(stream.text), JSON.parse(whole.text).choices[0].message.content);
   // A client that leaves frees its work here too.
   const c = net.connect(at);
-  const body = chat({ n: 16, max_tokens: 900 });
+  const body = chat({ n: 16, max_tokens: 900, ignore_eos: true });
   c.write(`POST ${CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
   const running = async () => Number(/^sluice_sessions_running (\d+)$/m.exec((await ask({ socketPath: at, path: '/metrics' })).text)[1]);
   await server.until('running', 5000 * patience, async () => (await running()) > 0);
