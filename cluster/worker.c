@@ -2,6 +2,7 @@
 #include "cluster/worker.h"
 
 #include "cluster/model_cache.h"
+#include "cluster/worker_phase.h"
 #include "cluster/worker_stages.h"
 #include "common/cpus.h"
 #include "common/bytes.h"
@@ -66,13 +67,12 @@ struct sl_worker {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* Under the lock. */
-    struct sl_link *link; /* the coordinator's; NULL: there is none */
+    enum sl_worker_phase phase; /* set by become() alone */
+    struct sl_link *link;       /* the coordinator's; NULL while the worker waits for one */
     char who[128];
-    bool has_hello, wants_offer, wants_load, serves;
     struct sl_setup_model wanted_model; /* as the coordinator describes it */
     struct sl_setup_load asked;
-    bool gone;     /* it is to be closed */
-    bool parting;  /* it is being closed: nobody else may use the link */
+    bool gone;     /* in any phase: the link is to be closed */
     bool attended; /* a stage's thread receives, and has the link till it has left */
     uint32_t epoch;
     /* What is shown of it. */
@@ -81,6 +81,11 @@ struct sl_worker {
     struct sl_setup_progress loading;
     const struct sl_worker_stages *shown; /* the stages, from loaded until they are closed */
 };
+
+/* Under the lock. */
+static void become(struct sl_worker *w, enum sl_worker_phase phase) {
+    sl_worker_phase_become(&w->phase, phase);
+}
 
 /* ---- what goes out ---- */
 
@@ -119,7 +124,7 @@ static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kin
     /* Steps that are given up as the worker ends were not canceled: the coordinator waits for
      * another worker, as after any loss. */
     pthread_mutex_lock(&p->w->lock);
-    bool parting = p->w->parting;
+    bool parting = p->w->phase == SL_WORKER_PHASE_PARTING;
     pthread_mutex_unlock(&p->w->lock);
     if (parting)
         return SL_ERR_PEER_LOST;
@@ -139,7 +144,7 @@ static bool attend(struct sl_stage_carrier *c, bool (*ready)(void *what), void *
                    uint64_t until_ns) {
     struct sl_worker *w = ((struct port *)(void *)c)->w;
     pthread_mutex_lock(&w->lock);
-    bool can = w->serves && !w->attended;
+    bool can = w->phase == SL_WORKER_PHASE_SERVING && !w->attended;
     struct sl_link *l = w->link;
     w->attended |= can;
     pthread_mutex_unlock(&w->lock);
@@ -148,7 +153,7 @@ static bool attend(struct sl_stage_carrier *c, bool (*ready)(void *what), void *
     bool could = sl_link_attend(l, ready, what, until_ns);
     pthread_mutex_lock(&w->lock);
     w->attended = false;
-    if (w->parting)
+    if (w->phase == SL_WORKER_PHASE_PARTING)
         pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
     return could;
@@ -187,7 +192,7 @@ static enum sl_status take_hello(struct sl_worker *w, const struct sl_frame *f,
         refuse(w->link, SL_ERR_CONFIG, err->text);
         return SL_ERR_CONFIG;
     }
-    w->has_hello = true;
+    become(w, SL_WORKER_PHASE_GREETED);
     snprintf(w->who, sizeof w->who, "%.60s (%.60s)", m.name, sl_link_peer(w->link));
     return SL_OK;
 }
@@ -213,26 +218,34 @@ static enum sl_status out_of_turn(const struct sl_frame *f, struct sl_err *err) 
                    sl_frame_name(f->type));
 }
 
+/* What a coordinator has under way before it hears that the worker parts. */
+static bool starts_something(const struct sl_frame *f) {
+    return f->type == SL_FRAME_HELLO || f->type == SL_FRAME_MODEL || f->type == SL_FRAME_LOAD;
+}
+
 static enum sl_status take(struct sl_worker *w, const struct sl_frame *f, struct sl_err *err) {
-    if (f->type == SL_FRAME_HELLO && !w->has_hello)
+    const enum sl_worker_phase phase = w->phase;
+    if (f->type == SL_FRAME_HELLO && phase == SL_WORKER_PHASE_GREETING)
         return take_hello(w, f, err);
     /* Not while layers are loaded: another model would take away what they are loaded from. */
-    if (f->type == SL_FRAME_MODEL && w->has_hello && fetches(w) && !w->wants_offer &&
-        !w->wants_load && !w->serves) {
+    if (f->type == SL_FRAME_MODEL && phase == SL_WORKER_PHASE_GREETED && fetches(w)) {
         SL_TRY(sl_setup_get_model(f->bytes, f->n, &w->wanted_model, err));
-        w->wants_offer = true;
+        become(w, SL_WORKER_PHASE_OFFERING);
         return SL_OK;
     }
-    if (f->type == SL_FRAME_LOAD && w->has_hello && !w->wants_offer && !w->wants_load &&
-        w->config.model && !w->serves) {
+    if (f->type == SL_FRAME_LOAD && phase == SL_WORKER_PHASE_GREETED && w->config.model) {
         SL_TRY(sl_setup_get_load(f->bytes, f->n, &w->asked, err));
         w->epoch = f->epoch;
-        w->wants_load = true;
+        become(w, SL_WORKER_PHASE_LOADING);
         return SL_OK;
     }
-    if (f->type == SL_FRAME_REFUSE && w->has_hello)
+    /* An error would end the link before what is queued for the coordinator has been sent. */
+    if (phase == SL_WORKER_PHASE_PARTING && starts_something(f))
+        return SL_OK;
+    if (f->type == SL_FRAME_REFUSE && phase != SL_WORKER_PHASE_GREETING)
         return was_refused(f, err);
-    if ((f->type == SL_FRAME_CALL || f->type == SL_FRAME_CANCEL) && w->serves)
+    if ((f->type == SL_FRAME_CALL || f->type == SL_FRAME_CANCEL) &&
+        phase == SL_WORKER_PHASE_SERVING)
         return take_message(w, f, err);
     return out_of_turn(f, err);
 }
@@ -278,7 +291,8 @@ static void was_lost(struct sl_link_owner *o, struct sl_link *l, enum sl_status 
 /* Whoever comes as soon as the one before has left finds the place still taken. Under the lock. */
 static void let_part(struct sl_worker *w) {
     uint64_t until_ns = sl_now_ns() + PART_NS;
-    while (w->link && (w->gone || w->parting) && !*w->config.stop && sl_now_ns() < until_ns)
+    while (w->link && (w->gone || w->phase == SL_WORKER_PHASE_PARTING) && !*w->config.stop &&
+           sl_now_ns() < until_ns)
         sl_cond_wait_until(&w->changed, &w->lock, sl_now_ns() + LOOK_NS);
 }
 
@@ -289,12 +303,12 @@ static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
     struct sl_err err;
     pthread_mutex_lock(&w->lock);
     let_part(w);
-    bool busy = w->link != NULL;
+    bool busy = w->phase != SL_WORKER_PHASE_WAITING;
     char why[256];
     snprintf(why, sizeof why, "the worker serves another coordinator, %s", w->who);
     if (!busy) {
         w->link = l;
-        w->has_hello = w->wants_offer = w->wants_load = w->serves = w->gone = false;
+        become(w, SL_WORKER_PHASE_GREETING);
         w->loading = (struct sl_setup_progress){0};
         w->n_coordinators++;
         snprintf(w->who, sizeof w->who, "%s", sl_link_peer(l));
@@ -452,7 +466,7 @@ static void do_offer(struct sl_worker *w) {
         status = sl_worker_offer(&w->config, m.content, &w->offer, &err);
     w->config.engine.devices_logged |= status == SL_OK;
     pthread_mutex_lock(&w->lock);
-    w->wants_offer = false;
+    become(w, SL_WORKER_PHASE_GREETED);
     if (status == SL_OK) {
         send_frame(w->link, SL_FRAME_OFFER, 0, bytes, sl_setup_put_offer(&w->offer, bytes));
     } else if (!w->gone) {
@@ -542,8 +556,7 @@ static void do_load(struct sl_worker *w) {
     if (status == SL_OK)
         status = start_servers(w, &err);
     pthread_mutex_lock(&w->lock);
-    w->wants_load = false;
-    w->serves = status == SL_OK;
+    become(w, status == SL_OK ? SL_WORKER_PHASE_SERVING : SL_WORKER_PHASE_GREETED);
     if (status == SL_OK) {
         sl_worker_ready(w->stages, &ready);
         const struct sl_bytes_part part = {bytes, sl_setup_put_ready(&ready, bytes)};
@@ -565,9 +578,8 @@ static void do_load(struct sl_worker *w) {
 static void disconnect(struct sl_worker *w) {
     struct sl_link *l = w->link;
     pthread_mutex_lock(&w->lock);
-    bool served = w->serves;
-    w->serves = false;
-    w->parting = true;
+    bool served = w->phase == SL_WORKER_PHASE_SERVING;
+    become(w, SL_WORKER_PHASE_PARTING);
     if (w->attended)
         sl_link_nudge(l);
     while (w->attended)
@@ -580,27 +592,33 @@ static void disconnect(struct sl_worker *w) {
     close_broken(w);
     pthread_mutex_lock(&w->lock);
     w->link = NULL;
-    w->wants_offer = w->wants_load = false; /* the one that made them has gone */
-    w->gone = w->parting = false;
+    w->gone = false;
+    become(w, SL_WORKER_PHASE_WAITING);
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
     if (served && !*w->config.stop) /* a peer that failed to prove itself has been logged already */
         sl_info("waiting for a coordinator");
 }
 
+/* Under the lock. */
+static bool has_to_do(const struct sl_worker *w) {
+    return w->phase == SL_WORKER_PHASE_OFFERING || w->phase == SL_WORKER_PHASE_LOADING;
+}
+
 static void serve(struct sl_worker *w) {
     for (bool useless = false; !*w->config.stop && !useless;) {
         pthread_mutex_lock(&w->lock);
-        while (!w->gone && !w->wants_offer && !w->wants_load && !*w->config.stop)
+        while (!w->gone && !has_to_do(w) && !*w->config.stop)
             sl_cond_wait_until(&w->changed, &w->lock, sl_now_ns() + LOOK_NS);
-        bool gone = w->gone, wants_offer = w->wants_offer, wants_load = w->wants_load;
+        bool gone = w->gone;
+        enum sl_worker_phase phase = w->phase;
         pthread_mutex_unlock(&w->lock);
         if (gone) {
             disconnect(w);
             useless = w->useless != SL_OK;
-        } else if (wants_offer) {
+        } else if (phase == SL_WORKER_PHASE_OFFERING) {
             do_offer(w);
-        } else if (wants_load) {
+        } else if (phase == SL_WORKER_PHASE_LOADING) {
             do_load(w);
         }
     }
@@ -686,13 +704,21 @@ const char *sl_worker_state_name(enum sl_worker_state state) {
 }
 
 void sl_worker_look(struct sl_worker *w, struct sl_worker_look *out) {
+    static const enum sl_worker_state shown[SL_WORKER_PHASES] = {
+        [SL_WORKER_PHASE_WAITING] = SL_WORKER_WAITING,
+        [SL_WORKER_PHASE_GREETING] = SL_WORKER_LOADING,
+        [SL_WORKER_PHASE_GREETED] = SL_WORKER_LOADING,
+        [SL_WORKER_PHASE_OFFERING] = SL_WORKER_LOADING,
+        [SL_WORKER_PHASE_LOADING] = SL_WORKER_LOADING,
+        [SL_WORKER_PHASE_SERVING] = SL_WORKER_SERVING,
+        /* It keeps others out until its link is closed. */
+        [SL_WORKER_PHASE_PARTING] = SL_WORKER_SERVING,
+    };
     *out = (struct sl_worker_look){.state = SL_WORKER_STARTING};
     pthread_mutex_lock(&w->lock);
-    bool linked = w->link && !w->parting;
-    if (w->listens) /* one that parts keeps others out until its link is closed */
-        out->state = !w->link                  ? SL_WORKER_WAITING
-                     : w->serves || w->parting ? SL_WORKER_SERVING
-                                               : SL_WORKER_LOADING;
+    bool linked = w->link && w->phase != SL_WORKER_PHASE_PARTING;
+    if (w->listens)
+        out->state = shown[w->phase];
     out->n_coordinators = w->n_coordinators;
     out->done_bytes = w->loading.done_bytes;
     out->total_bytes = w->loading.total_bytes;

@@ -1,0 +1,35 @@
+/* How far a worker is with its coordinator, and which phase may follow which.
+ *
+ *     WAITING --> GREETING --> GREETED <--> OFFERING
+ *        ^                        ^
+ *        |                        +-------> LOADING --> SERVING
+ *        |
+ *        +-- PARTING <-- any but WAITING
+ *
+ * That the coordinator is gone, or is to go, is no phase: that may come at any time, and what is
+ * being done ends first. LOADING becomes GREETED again if it fails; then the coordinator has to go.
+ * PARTING lasts until the link is closed: until then the place is taken. */
+#ifndef SL_CLUSTER_WORKER_PHASE_H
+#define SL_CLUSTER_WORKER_PHASE_H
+
+#include <stdbool.h>
+
+enum sl_worker_phase {
+    SL_WORKER_PHASE_WAITING,  /* there is no coordinator, and no link */
+    SL_WORKER_PHASE_GREETING, /* one is connected; its hello has not come */
+    SL_WORKER_PHASE_GREETED,  /* it says next what it wants */
+    SL_WORKER_PHASE_OFFERING, /* it has named a model, for which an offer is to be made */
+    SL_WORKER_PHASE_LOADING,  /* it has asked for layers, which are to be loaded */
+    SL_WORKER_PHASE_SERVING,  /* it can use them */
+    SL_WORKER_PHASE_PARTING,  /* its link is being closed: nobody else may use it */
+    SL_WORKER_PHASES,
+};
+
+bool sl_worker_phase_may(enum sl_worker_phase from, enum sl_worker_phase to);
+/* "waiting", "greeting"; for logs. */
+const char *sl_worker_phase_name(enum sl_worker_phase phase);
+/* Changes *phase. A change that the table lacks is our mistake: it aborts where SL_STRICT is
+ * defined; otherwise it is logged, and made. */
+void sl_worker_phase_become(enum sl_worker_phase *phase, enum sl_worker_phase to);
+
+#endif
