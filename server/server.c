@@ -117,7 +117,7 @@ static bool any_work(struct sl_server *s) {
         pthread_mutex_lock(&ex->lock);
         any = sl_exchange_has_job(ex->state) || ex->sleep == SL_SLEEP_SUSPENDED;
         for (uint32_t i = 0; ex->gen && i < ex->gen->n_choices; i++)
-            any = any || ex->gen->choices[i].running;
+            any = any || sl_choice_state_runs(ex->gen->choices[i].state);
         pthread_mutex_unlock(&ex->lock);
     }
     pthread_mutex_unlock(&s->list_lock);

@@ -104,8 +104,7 @@ static void sink_finish(struct sl_token_sink *s, const struct sl_gen_result *res
     struct sl_exchange *ex = c->gen->ex;
     pthread_mutex_lock(&ex->lock);
     c->result = *result;
-    c->finished = true;
-    c->running = false;
+    sl_choice_state_become(&c->state, SL_CHOICE_FINISHED);
     sl_exchange_wake_locked(ex);
     pthread_mutex_unlock(&ex->lock);
     sl_exchange_unref(ex); /* the choice's; may free all of this */
@@ -322,22 +321,20 @@ static void cancel_choice_locked(struct sl_choice *c) {
     if (c->canceled)
         return;
     c->canceled = true;
-    /* Between submit and its return the engine may not know the request yet: sl_gen_submit looks
-     * at `canceled` itself then. */
-    if (c->running && c->submitted)
+    if (c->state == SL_CHOICE_RUNNING) /* else submit_choice looks at `canceled` itself */
         sl_engine_cancel(c->gen->served->engine, &c->req);
 }
 
 void sl_choice_cancel(struct sl_choice *c) {
     pthread_mutex_lock(&c->gen->ex->lock);
-    if (!c->finished)
+    if (c->state != SL_CHOICE_FINISHED)
         cancel_choice_locked(c);
     pthread_mutex_unlock(&c->gen->ex->lock);
 }
 
 void sl_gen_cancel_locked(struct sl_gen *g) {
     for (uint32_t i = 0; i < g->n_choices; i++)
-        if (!g->choices[i].finished)
+        if (g->choices[i].state != SL_CHOICE_FINISHED)
             cancel_choice_locked(&g->choices[i]);
 }
 
@@ -346,7 +343,7 @@ static bool submit_choice(struct sl_gen *g, struct sl_choice *c, struct sl_http_
     pthread_mutex_lock(&ex->lock);
     bool gone = atomic_load(&ex->canceled) || c->canceled;
     if (!gone) {
-        c->running = true;
+        sl_choice_state_become(&c->state, SL_CHOICE_SUBMITTING);
         c->submit_ns = sl_now_ns();
         c->req.deadline_ns = ex->deadline_ns;
         sl_exchange_ref_locked(ex);
@@ -357,13 +354,14 @@ static bool submit_choice(struct sl_gen *g, struct sl_choice *c, struct sl_http_
     enum sl_status status =
         gone ? SL_ERR_CANCELED : sl_engine_submit(g->served->engine, &c->req, &err);
     pthread_mutex_lock(&ex->lock);
-    if (status == SL_OK) {
-        c->submitted = true;
-        if (c->running && c->canceled)
-            sl_engine_cancel(g->served->engine, &c->req);
-    } else {
-        c->running = false;
+    if (status != SL_OK) {
+        if (!gone)
+            sl_choice_state_become(&c->state, SL_CHOICE_NEW);
         sl_gen_cancel_locked(g);
+    } else if (c->state == SL_CHOICE_SUBMITTING) { /* it has not finished meanwhile */
+        sl_choice_state_become(&c->state, SL_CHOICE_RUNNING);
+        if (c->canceled)
+            sl_engine_cancel(g->served->engine, &c->req);
     }
     pthread_mutex_unlock(&ex->lock);
     if (status == SL_OK)
@@ -412,11 +410,11 @@ bool sl_choice_take(struct sl_choice *c, struct sl_token *out_token, bool *out_e
         /* Half empty before it goes on, so that a slow reader does not wake it for every token. */
         if (c->parked && c->ring_count <= g->ring_tokens / 2) {
             c->parked = false;
-            if (c->running)
+            if (sl_choice_state_runs(c->state))
                 sl_engine_resume(g->served->engine, &c->req);
         }
     } else {
-        *out_end = c->finished;
+        *out_end = c->state == SL_CHOICE_FINISHED;
     }
     pthread_mutex_unlock(&g->ex->lock);
     return have;
@@ -424,7 +422,7 @@ bool sl_choice_take(struct sl_choice *c, struct sl_token *out_token, bool *out_e
 
 void sl_choice_times(const struct sl_choice *c, struct sl_choice_times *out) {
     pthread_mutex_lock(&c->gen->ex->lock);
-    if (c->finished)
+    if (c->state == SL_CHOICE_FINISHED)
         *out = (struct sl_choice_times){(double)c->result.queue_ns, (double)c->result.prefill_ns,
                                         (double)c->result.decode_ns, c->result.experts,
                                         c->result.n_cached};

@@ -8,6 +8,7 @@
 #define SL_SERVER_GEN_H
 
 #include "server/answer/answer_parts.h"
+#include "server/exchange/choice_state.h"
 #include "server/exchange/exchange.h"
 #include "server/request/constrain.h"
 #include "server/request/params.h"
@@ -48,13 +49,11 @@ struct sl_choice {
     struct sl_token *ring; /* [gen->ring_tokens]; NULL without log-probabilities, then ring_ids */
     uint32_t *ring_ids;    /* id, top bit: end of generation */
     uint32_t ring_head, ring_count;
-    bool refused;   /* the token offered last, which will be offered again */
-    bool parked;    /* push returned SL_AGAIN and the engine was not told to go on */
-    bool running;   /* submitted and not finished */
-    bool submitted; /* submit returned SL_OK */
+    enum sl_choice_state state; /* set by sl_choice_state_become() alone */
+    bool refused;               /* the token offered last, which will be offered again */
+    bool parked;                /* push returned SL_AGAIN and the engine was not told to go on */
     bool canceled;
-    bool finished;
-    struct sl_gen_result result;
+    struct sl_gen_result result;           /* once it is FINISHED */
     uint32_t n_cached;                     /* of its prompt, up to the last token */
     uint64_t submit_ns, first_ns, last_ns; /* of submit and of the first and last token */
     struct sl_expert_use use;              /* up to the last token */
