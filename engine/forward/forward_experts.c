@@ -503,13 +503,14 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     sl_ask_op(a, (struct sl_op_need){.op = SL_OP_moe_combine,
                                      .dtype = SL_DTYPE_COUNT,
                                      .extra = own_rows ? " into rows of its own" : NULL});
-    bool beside = layer->spec.experts.beside, shared = beside || layer->t[SL_L_SHARED_UP];
+    bool with_dense = layer->spec.experts.with_dense;
+    bool shared = with_dense || layer->t[SL_L_SHARED_UP];
     if (separate || shared)
         sl_ask_plain(a, SL_OP_add_gated);
     if (!shared)
         return;
-    enum sl_layer_role first = beside ? SL_L_FFN_GATE : SL_L_SHARED_GATE;
-    enum sl_layer_role last = beside ? SL_L_FFN_DOWN : SL_L_SHARED_ROUTER;
+    enum sl_layer_role first = with_dense ? SL_L_FFN_GATE : SL_L_SHARED_GATE;
+    enum sl_layer_role last = with_dense ? SL_L_FFN_DOWN : SL_L_SHARED_ROUTER;
     for (enum sl_layer_role role = first; role <= last; role++)
         sl_ask_weight(a, SL_OP_matmul, layer->t[role]);
     sl_ask_plain(a, sl_glu_op(&layer->spec));
@@ -587,10 +588,10 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->gate_bias = sl_bind_vector(b, in->t[SL_L_EXPERTS_GATE_BIAS]);
     out->up_bias = sl_bind_vector(b, in->t[SL_L_EXPERTS_UP_BIAS]);
     out->down_bias = sl_bind_vector(b, in->t[SL_L_EXPERTS_DOWN_BIAS]);
-    bool beside = in->spec.experts.beside;
-    out->shared_gate = sl_bind_matrix(b, in->t[beside ? SL_L_FFN_GATE : SL_L_SHARED_GATE]);
-    out->shared_up = sl_bind_matrix(b, in->t[beside ? SL_L_FFN_UP : SL_L_SHARED_UP]);
-    out->shared_down = sl_bind_matrix(b, in->t[beside ? SL_L_FFN_DOWN : SL_L_SHARED_DOWN]);
+    bool with_dense = in->spec.experts.with_dense;
+    out->shared_gate = sl_bind_matrix(b, in->t[with_dense ? SL_L_FFN_GATE : SL_L_SHARED_GATE]);
+    out->shared_up = sl_bind_matrix(b, in->t[with_dense ? SL_L_FFN_UP : SL_L_SHARED_UP]);
+    out->shared_down = sl_bind_matrix(b, in->t[with_dense ? SL_L_FFN_DOWN : SL_L_SHARED_DOWN]);
     out->ffn_post_norm = sl_bind_vector(b, in->t[SL_L_FFN_POST_NORM]);
     out->shared_post_norm = sl_bind_vector(b, in->t[SL_L_SHARED_POST_NORM]);
     out->experts_post_norm = sl_bind_vector(b, in->t[SL_L_EXPERTS_POST_NORM]);

@@ -29,7 +29,7 @@ struct sl_keys;
 
 /* Norms of rows: RMS; with the mean taken out; that, unless the file has an epsilon for RMS. */
 enum sl_arch_norm { SL_ARCH_NORM_RMS, SL_ARCH_NORM_LAYER, SL_ARCH_NORM_EITHER };
-/* Another name of a tensor; also: beside the usual one. */
+/* Another name of a tensor; also: next to the usual one. */
 struct sl_arch_name {
     enum sl_layer_role role;
     const char *name;
@@ -66,7 +66,7 @@ struct sl_arch {
     bool nextn;            /* the last nextn_predict_layers layers draft tokens */
     bool drafts;           /* ... each as a layer of its own kind behind SL_L_DRAFT_JOIN */
     bool gelu;             /* in dense and shared parts */
-    bool beside;           /* experts.beside */
+    bool with_dense;       /* experts.with_dense */
     bool v_norm, v_of_k;   /* v_of_k: in layers without attn_v.weight */
     float attention_scale; /* unless the file says otherwise; 0: 1/sqrt(head_dim_k) */
     bool embd_sqrt;        /* the embedding's rows are multiplied by sqrt(n_embd) */

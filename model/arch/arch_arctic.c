@@ -12,7 +12,7 @@ static enum sl_status read_own(struct sl_keys *k, struct sl_hparams *hp, struct 
     (void)k;
     for (uint32_t l = 0; l < hp->n_layer; l++) {
         struct sl_layer_spec *s = &layers[l].spec;
-        s->experts.beside = s->experts.early = true;
+        s->experts.with_dense = s->experts.early = true;
         s->n_ff = s->experts.n_ff_shared = hp->n_embd;
     }
     return SL_OK;

@@ -1,7 +1,7 @@
 /* Gemma 4: heads of two sizes (those with a window have the smaller one), norms behind attention
- * and feed-forward parts, a dense feed-forward part beside the experts, scores that are not scaled.
- * In layers without a window values may be the keys' projection. In the small models (E2B, E4B)
- * each layer has an embedding of its own for each token, and the last layers read the keys and
+ * and feed-forward parts, a dense feed-forward part next to the experts, scores that are not
+ * scaled. In layers without a window values may be the keys' projection. In the small models (E2B,
+ * E4B) each layer has an embedding of its own for each token, and the last layers read the keys and
  * values of the last one before them that has its own and the same window. Source: Google's Gemma 4
  * as in Hugging Face Transformers, "modeling_gemma4". */
 #include "model/arch/arch_internal.h"
@@ -59,7 +59,7 @@ const struct sl_arch sl_arch_gemma4 = {
     .rope_freqs = true,
     .embd_sqrt = true,
     .gelu = true,
-    .beside = true,
+    .with_dense = true,
     .router_normalize = true,
     .activation = SL_EXPERT_GEGLU,
     .keys = keys,

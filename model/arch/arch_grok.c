@@ -1,5 +1,5 @@
 /* Grok 1 and 2: scores with a soft cap, norms behind attention and feed-forward parts, GELU in
- * experts, scales of embedding and logits; Grok 2 has a dense part beside the experts, and takes
+ * experts, scales of embedding and logits; Grok 2 has a dense part next to the experts, and takes
  * the two parts' mean times the root of 2. A soft cap of the router's logits is stated by files and
  * ignored, as in llama.cpp.
  * Source: xAI 2024, "grok-1" (model.py); names and defaults of llama.cpp's GGUF. */
@@ -43,7 +43,7 @@ static enum sl_status read_own(struct sl_keys *k, struct sl_hparams *hp, struct 
             continue;
         uint32_t ff[SL_MAX_LAYERS] = {0};
         SL_TRY(sl_keys_u32_each(k, "feed_forward_length", true, 1, SL_ARCH_MAX_WIDTH, ff));
-        s->experts.beside = true;
+        s->experts.with_dense = true;
         s->n_ff = s->experts.n_ff_shared = ff[l];
         s->experts.sum_scale = 0.70710678118654752f;
     }

@@ -301,8 +301,8 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
             return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_shared_count",
                                 "%" PRIu32 " shared experts of %" PRIu32 " are wider than %u",
                                 n_shared, s->experts.n_ff, SL_ARCH_MAX_WIDTH);
-        if (arch->beside) {
-            s->experts.beside = true;
+        if (arch->with_dense) {
+            s->experts.with_dense = true;
             s->n_ff = s->experts.n_ff_shared = ff[l];
             if (!ff[l])
                 return sl_keys_fail(k, SL_ERR_CORRUPT, "feed_forward_length",

@@ -373,7 +373,7 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_hp
         r.needs |= ROLES_STREAMS_MIX | ROLES_STREAMS_FFN;
     if (s->mixer == SL_MIXER_KDA && s->kda.full)
         r.needs &= ~(SL_ROLE(SL_L_KDA_DECAY_B) | SL_ROLE(SL_L_KDA_GATE_B));
-    if (s->ffn == SL_FFN_EXPERTS && s->experts.beside)
+    if (s->ffn == SL_FFN_EXPERTS && s->experts.with_dense)
         r.needs |= ROLES_DENSE;
     else if (s->ffn == SL_FFN_EXPERTS && s->experts.n_ff_shared)
         r.needs |= ROLES_SHARED;

@@ -188,15 +188,16 @@ struct sl_experts_spec {
     uint32_t n_group,
         n_group_used; /* the router chooses among that many of the groups; 0: no groups */
     enum sl_expert_activation activation;
-    float limit; /* of SL_EXPERT_SWIGLU_LIMITED and SL_EXPERT_SWIGLU_CUT */
-    bool biases; /* of gate, up and down of each expert */
-    bool beside; /* the shared expert is the layer's dense feed-forward part, under its names, with
-                    norms of its own before and behind it, as the routed experts have theirs */
-    bool router_norm;         /* the router reads x normed by weights of its own */
-    bool router_first;        /* the router reads the layer's input, before attention, as it is */
+    float limit;       /* of SL_EXPERT_SWIGLU_LIMITED and SL_EXPERT_SWIGLU_CUT */
+    bool biases;       /* of gate, up and down of each expert */
+    bool with_dense;   /* the shared expert is the layer's dense feed-forward part, under its names,
+                          with norms of its own before and behind it, as the routed experts
+                          have theirs */
+    bool router_norm;  /* the router reads x normed by weights of its own */
+    bool router_first; /* the router reads the layer's input, before attention, as it is */
     float router_logit_scale; /* of the router's logits */
     bool early;               /* router and routed experts read x as the layer began, normed by
-                                 SL_L_EXPERTS_NORM; the dense part beside them what attention gave */
+                                 SL_L_EXPERTS_NORM; the dense part what attention gave */
     float sum_scale; /* of the routed and shared experts' sum, before it is added; 0 = none */
     /* Adjugate experts: a second set, of which each n_per_adjugate routed ones in a row share one.
      * They read the routed experts' sum, to which theirs is added, adjugate_scale times. n_ff:
@@ -230,7 +231,7 @@ struct sl_layer_spec {
     struct sl_mamba1_spec mamba1;         /* of SL_MIXER_MAMBA1 */
     struct sl_kda_spec kda;               /* of SL_MIXER_KDA */
     struct sl_compressed_spec compressed; /* of SL_MIXER_COMPRESSED */
-    uint32_t n_ff;                        /* of SL_FFN_DENSE, and of experts.beside */
+    uint32_t n_ff;                        /* of SL_FFN_DENSE, and of experts.with_dense */
     bool gelu;                            /* GEGLU in dense and shared parts, not SwiGLU */
     bool relu_squared;                    /* ... squared ReLU, without a gate */
     bool clamped;                         /* ... SL_EXPERT_SWIGLU_CLAMPED */

@@ -95,7 +95,7 @@ struct sl_synth_config {
     uint32_t moe_step; /* llama4: every so many-th layer has experts; 0 = all */
     uint32_t n_head_window; /* query heads of layers with a window; 0 = as the others */
     uint32_t n_rot_window;  /* laguna: elements of a head that they rotate; 0 = as the others */
-    bool beside;            /* grok: a dense part beside the experts */
+    bool with_dense;        /* grok: a dense part next to the experts */
     bool gate_heads;        /* a gate of each head, where the architecture leaves that open */
     bool fused_qkv;         /* q, k and v are one matrix */
     bool fused_experts;     /* gate and up of experts are one tensor, of gate's type */

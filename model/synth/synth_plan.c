@@ -184,7 +184,7 @@ static enum sl_dtype pick(const struct sl_synth_types *types, uint32_t layer) {
     return types->dtype[layer % types->n];
 }
 
-/* A dense part beside experts. */
+/* A dense part next to experts. */
 static void add_dense(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l,
                       uint64_t ff) {
     int i = (int)l;
@@ -598,8 +598,8 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     if (parts & SL_SYNTH_SANDWICH)
         add_norm(p, n, "post_ffw_norm.weight", i);
     if (parts & SL_SYNTH_GROK)
-        add_norm(p, n, c->beside ? "post_ffw_norm.weight" : "layer_output_norm.weight", i);
-    if (c->beside)
+        add_norm(p, n, c->with_dense ? "post_ffw_norm.weight" : "layer_output_norm.weight", i);
+    if (c->with_dense)
         add_dense(p, c, l, c->n_ff);
     if (parts & SL_SYNTH_ARCTIC) {
         add_norm(p, n, "ffn_norm_exps.weight", i);
@@ -696,7 +696,7 @@ static enum sl_status check_each(const struct sl_synth_config *c, uint32_t trait
             return sl_fail(err, SL_ERR_CONFIG,
                            "--experts-each has %u: must be 0, or at least --top-k, which is %u", n,
                            c->n_expert_used);
-        if (!n && (!(traits & SL_SYNTH_EXPERT_FF) || c->beside))
+        if (!n && (!(traits & SL_SYNTH_EXPERT_FF) || c->with_dense))
             return sl_fail(err, SL_ERR_CONFIG,
                            "--experts-each has 0: %s's dense layers have no width of their own",
                            c->arch);
@@ -790,7 +790,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"window-kv-heads", c->n_head_kv_window, 0, own_window || parts & SL_SYNTH_MIMO ? 1024 : 0},
         {"layer-embd", c->n_embd_layer, 0, own_window ? 4096 : 0},
         {"shared-kv", c->n_shared_kv, 0, own_window ? c->n_layer - 1 : 0},
-        {"beside", c->beside, 0, parts & SL_SYNTH_GROK ? 1 : 0},
+        {"beside", c->with_dense, 0, parts & SL_SYNTH_GROK ? 1 : 0},
         {"window-head-dim", c->head_dim_window, 0, own_window || note ? 1024 : 0},
         {"window-period", c->window_period, 0, own_window || pattern || note ? 1024 : 0},
         {"window-heads", c->n_head_window, 0, pattern || note ? 1024 : 0},

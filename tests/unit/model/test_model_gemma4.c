@@ -49,7 +49,7 @@ static void spec(void **state) {
         assert_int_equal(s->attention.rope, l % 2 == 0);
         assert_true(s->attention.scale == 1 && s->attention.v_norm);
         assert_int_equal(s->attention.v_of_k, l == 1);
-        assert_true(s->gelu && s->experts.beside && s->experts.router_norm);
+        assert_true(s->gelu && s->experts.with_dense && s->experts.router_norm);
         assert_int_equal(s->n_ff, FF);
         assert_int_equal(s->experts.n_ff_shared, FF);
         assert_int_equal(s->experts.n_ff, FF_EXP);

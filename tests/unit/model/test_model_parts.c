@@ -440,10 +440,10 @@ static void others(void **state) {
     m = opened("grok", (struct edit){0});
     assert_true(m->hp.embd_scale > 78 && m->hp.logit_scale < 0.58f && m->hp.logit_softcap == 0);
     assert_true(m->layers[0].spec.attention.softcap == 30 && m->layers[0].spec.gelu);
-    assert_true(m->hp.rope[0].yarn_beta_fast == 8 && !m->layers[4].spec.experts.beside);
+    assert_true(m->hp.rope[0].yarn_beta_fast == 8 && !m->layers[4].spec.experts.with_dense);
     done(m);
     m = opened("grok", (struct edit){.tensor = FFN, .keys = "final_logit_softcapping=50.0"});
-    assert_true(m->layers[4].spec.experts.beside && m->layers[4].spec.n_ff == FF);
+    assert_true(m->layers[4].spec.experts.with_dense && m->layers[4].spec.n_ff == FF);
     assert_true(m->layers[4].spec.experts.sum_scale > 0.7f && m->hp.logit_softcap == 50);
     done(m);
     refused("grok", (struct edit){.tensor = "ffn_up.weight:EF"}, "blk.4.ffn_gate.weight",
@@ -564,7 +564,7 @@ static void arctic_and_step(void **state) {
                           .keys = "attention.temperature_scale=-1.0"},
             "temperature_scale", "out of range");
     struct sl_model *m = opened("arctic", (struct edit){0});
-    assert_true(m->layers[0].spec.experts.early && m->layers[0].spec.experts.beside);
+    assert_true(m->layers[0].spec.experts.early && m->layers[0].spec.experts.with_dense);
     assert_true(m->layers[0].spec.n_ff == EMBD && m->layers[0].spec.experts.n_ff == FF_EXP);
     assert_non_null(m->layers[0].t[SL_L_EXPERTS_NORM]);
     done(m);
