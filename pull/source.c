@@ -195,8 +195,8 @@ static bool has_word(const char *path, const char *word) {
     return false;
 }
 
-/* Vision projectors and calibration data lie beside models, and are none. */
-static bool beside_model(const char *path) {
+/* Vision projectors and calibration data come with models, and are none. */
+static bool is_companion(const char *path) {
     const char *name = sl_pull_base_name(path);
     return strncasecmp(name, "mmproj", 6) == 0 || strcasestr(name, "imatrix") != NULL;
 }
@@ -206,7 +206,7 @@ enum fit { EXACT, QUANT, ANY };
 static bool fits(const struct sl_pull_list *l, uint32_t i, uint32_t n, const char *wanted,
                  enum fit how) {
     if (how != EXACT)
-        return !beside_model(l->files[i].path) &&
+        return !is_companion(l->files[i].path) &&
                (how == ANY || has_word(l->files[i].path, wanted));
     for (uint32_t k = i; k < i + n; k++)
         if (strcmp(l->files[k].path, wanted) == 0 ||

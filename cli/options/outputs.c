@@ -97,10 +97,10 @@ static bool is_mirror(const char *path, const char *mirror, const char *model) {
             continue;
         const char *name = strrchr(part, '/');
         name = name ? name + 1 : part;
-        for (uint32_t beside = 0; beside < 2; beside++) {
-            int dir = beside ? (int)(slash ? slash - mirror : 0) : (int)strlen(mirror);
+        for (uint32_t sibling = 0; sibling < 2; sibling++) {
+            int dir = sibling ? (int)(slash ? slash - mirror : 0) : (int)strlen(mirror);
             int len = snprintf(copy, sizeof copy, "%.*s%s%s", dir, mirror,
-                               dir || (beside && slash) ? "/" : "", name);
+                               dir || (sibling && slash) ? "/" : "", name);
             if (len > 0 && (size_t)len < sizeof copy && same_file(path, copy))
                 return true;
         }

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BESIDE ".sluice-"
+#define TEMP   ".sluice-"
 #define RANDOM "XXXXXX"
 
 /* Does the regular file begin like a heat file, or is it empty? */
@@ -57,51 +57,51 @@ static const char *check_place(const char *path, bool *out_free, char why[256]) 
     return ours ? NULL : "what is there is no heat file and stays";
 }
 
-static const char *take_place(const char *beside, const char *path, char why[256]) {
+static const char *take_place(const char *temp, const char *path, char why[256]) {
     bool is_free;
     const char *refused = check_place(path, &is_free, why);
     if (refused)
         return refused;
     if (is_free) {
-        if (renameat2(AT_FDCWD, beside, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
+        if (renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
             return NULL;
         if (errno != EINVAL && errno != ENOSYS) /* as file systems say that cannot tell */
             return strerror_r(errno, why, 256);
-    } else if (renameat2(AT_FDCWD, beside, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
+    } else if (renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
         /* What appeared at the path since the check above now has the other name; it is moved back
          * if it is not ours. */
-        refused = check_place(beside, &is_free, why);
+        refused = check_place(temp, &is_free, why);
         if (refused)
-            (void)!renameat2(AT_FDCWD, beside, AT_FDCWD, path, RENAME_EXCHANGE);
+            (void)!renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_EXCHANGE);
         else
-            unlink(beside);
+            unlink(temp);
         return refused;
     }
-    return rename(beside, path) == 0 ? NULL : strerror_r(errno, why, 256);
+    return rename(temp, path) == 0 ? NULL : strerror_r(errno, why, 256);
 }
 
 const char *sl_heat_write(const char *path, const uint8_t *image, size_t n_bytes, char why[256]) {
-    char beside[4096 + sizeof BESIDE RANDOM];
-    snprintf(beside, sizeof beside, "%s" BESIDE RANDOM, path);
-    int fd = mkostemp(beside, O_CLOEXEC); /* O_EXCL, mode 0600 */
+    char temp[4096 + sizeof TEMP RANDOM];
+    snprintf(temp, sizeof temp, "%s" TEMP RANDOM, path);
+    int fd = mkostemp(temp, O_CLOEXEC); /* O_EXCL, mode 0600 */
     if (fd < 0)
         return strerror_r(errno, why, 256);
     (void)flock(fd, LOCK_EX | LOCK_NB); /* a file that is being written is not swept away */
     int error = write_all(fd, image, n_bytes);
-    const char *failed = error ? strerror_r(error, why, 256) : take_place(beside, path, why);
+    const char *failed = error ? strerror_r(error, why, 256) : take_place(temp, path, why);
     if (close(fd) != 0 && !failed)
         failed = strerror_r(errno, why, 256);
     bool is_free;
     char other[256];
-    if (failed && !check_place(beside, &is_free, other)) /* ours, as it should be */
-        unlink(beside);
+    if (failed && !check_place(temp, &is_free, other)) /* ours, as it should be */
+        unlink(temp);
     return failed;
 }
 
 /* "NAME.sluice-" and six letters or digits. */
-static bool is_beside(const char *entry, const char *name) {
-    size_t n = strlen(name), m = sizeof BESIDE - 1;
-    return strncmp(entry, name, n) == 0 && strncmp(entry + n, BESIDE, m) == 0 &&
+static bool is_temp(const char *entry, const char *name) {
+    size_t n = strlen(name), m = sizeof TEMP - 1;
+    return strncmp(entry, name, n) == 0 && strncmp(entry + n, TEMP, m) == 0 &&
            strlen(entry + n + m) == sizeof RANDOM - 1;
 }
 
@@ -125,7 +125,7 @@ void sl_heat_sweep(const char *path) {
     if (!d)
         return;
     for (struct dirent *e; (e = readdir(d));)
-        if (is_beside(e->d_name, name))
+        if (is_temp(e->d_name, name))
             sweep(dirfd(d), e->d_name);
     closedir(d);
 }

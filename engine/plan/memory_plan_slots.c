@@ -37,14 +37,15 @@ static enum sl_status refuse_device(const struct sl_memory_plan *p, uint32_t n_l
 
 /* Of the device's memory, what comes with slots for experts: also the room in which the copies of
  * one other stage may stop over. */
-static uint64_t beside_slots(const struct sl_expert_layout *l, const struct sl_memory_plan *p) {
+static uint64_t slot_overhead_bytes(const struct sl_expert_layout *l,
+                                    const struct sl_memory_plan *p) {
     return sl_tiers_device_bytes(l, p->config.batch_tokens) + (p->relays ? SL_RELAY_BYTES : 0);
 }
 
 static enum sl_status device_slots(const struct sl_expert_layout *l, struct sl_memory_plan *p,
                                    struct sl_err *err) {
     struct sl_cache_class classes[SL_SLAB_CLASSES];
-    uint64_t least = 0, fixed = sl_plan_fixed_device_bytes(p) + beside_slots(l, p);
+    uint64_t least = 0, fixed = sl_plan_fixed_device_bytes(p) + slot_overhead_bytes(l, p);
     for (uint32_t c = 0; c < l->n_class; c++) {
         classes[c] = (struct sl_cache_class){.n_expert = l->classes[c].n_expert,
                                              .k = l->classes[c].k,
@@ -57,7 +58,7 @@ static enum sl_status device_slots(const struct sl_expert_layout *l, struct sl_m
     enum sl_status status = sl_cache_split(classes, l->n_class, p->vram_budget_bytes - fixed,
                                            p->device_class_slots, err);
     p->n_device_slots = 0;
-    p->device_slot_bytes = beside_slots(l, p);
+    p->device_slot_bytes = slot_overhead_bytes(l, p);
     for (uint32_t c = 0; c < l->n_class && status == SL_OK; c++) {
         p->n_device_slots += p->device_class_slots[c];
         p->device_slot_bytes += (uint64_t)p->device_class_slots[c] * l->classes[c].slot.slot_bytes;

@@ -100,10 +100,10 @@ static double cost(const struct search *s, uint32_t card, uint32_t from, uint32_
     double routed = s->upto[to].routed_token - s->upto[from].routed_token;
     if (here < 1 && s->model->heat)
         here = sl_split_heat_hits(s->model->heat, from, to, here);
-    double besides = (to - from) * LAYER_SECONDS + (to == s->model->n_layer) * OUTPUT_SECONDS;
+    double fixed = (to - from) * LAYER_SECONDS + (to == s->model->n_layer) * OUTPUT_SECONDS;
     if (!s->speeds_known)
-        besides = 0;
-    return (dense + routed * (here + (1 - here) * ELSEWHERE_TIMES)) / speed + besides;
+        fixed = 0;
+    return (dense + routed * (here + (1 - here) * ELSEWHERE_TIMES)) / speed + fixed;
 }
 
 static double need(const struct search *s, uint32_t card, uint32_t from, uint32_t to) {

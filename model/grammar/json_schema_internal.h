@@ -74,8 +74,8 @@ enum sl_status sl_schema_check_keywords(struct sl_schema *c, const json_t *s) SL
 unsigned sl_schema_implied_types(const json_t *s);
 /* SL_ERR_INVALID names a keyword about these types that the values of enum and const would have to
  * be tried against, and are not. */
-enum sl_status sl_schema_check_beside_values(struct sl_schema *c, const json_t *s,
-                                             unsigned types) SL_MUST_CHECK;
+enum sl_status sl_schema_check_with_values(struct sl_schema *c, const json_t *s,
+                                           unsigned types) SL_MUST_CHECK;
 
 /* json_schema_values.c, json_schema_string.c, json_schema_array.c, json_schema_object.c: what a
  * rule of such a schema consists of, behind "::=". Flat schemas. */

@@ -69,7 +69,7 @@ unsigned sl_schema_implied_types(const json_t *s) {
     return types ? types : SL_TYPE_ALL;
 }
 
-enum sl_status sl_schema_check_beside_values(struct sl_schema *c, const json_t *s, unsigned types) {
+enum sl_status sl_schema_check_with_values(struct sl_schema *c, const json_t *s, unsigned types) {
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
         if (!keywords[i].tried && (types & keywords[i].types) &&
             json_object_get(s, keywords[i].key))

@@ -114,7 +114,7 @@ enum sl_status sl_schema_put_values(struct sl_schema *c, const json_t *s, const 
     if (json_array_size(values) > SL_SCHEMA_MAX_ENUM)
         return sl_fail(c->err, SL_ERR_INVALID, "enum: at most %u values are supported",
                        SL_SCHEMA_MAX_ENUM);
-    enum sl_status status = sl_schema_check_beside_values(c, s, types);
+    enum sl_status status = sl_schema_check_with_values(c, s, types);
     bool any = false;
     struct sl_rx x;
     uint32_t strings = SL_RX_ANY;
