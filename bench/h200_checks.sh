@@ -249,7 +249,7 @@ run() {
         sanitize "" "${TOOLS:-memcheck racecheck synccheck initcheck}"
         [ -z "$sanitizer" ] || sanitized memcheck memcheck-demo-tiers -m "$demo" --experts streamed --vram "$(least_of "$demo")MiB"
     fi
-    if [[ $parts == *" budget "* ]]; then # beside the sanitizers: this is about the host's memory
+    if [[ $parts == *" budget "* ]]; then # while the sanitizers run: this is about the host's memory
         say "host memory within --ram"
         mixed=$dir/mixed.gguf
         "$sluice" synth -q -o "$mixed" --layers 8 --embd 512 --heads 8 --kv-heads 2 --experts 32 --top-k 4 --expert-ff 512 \

@@ -5,7 +5,7 @@
 
 Every turn runs `sluice bench` twice: tables resident, and streamed with a cache of 1 MiB. Tokens are random, so nearly no
 row is found in it: text, and the cache that a plan has by default, find more. Ratios are of the turns' medians within this
-run. For what the disk gives by itself, run build/release/bench/bench_rows on the same file beside it."""
+run. For what the disk gives by itself, run build/release/bench/bench_rows on the same file as well."""
 import argparse
 import json
 import statistics

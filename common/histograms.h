@@ -1,4 +1,4 @@
-/* Process-wide distributions of times from one table (histograms.def), beside metrics.h. Relaxed
+/* Process-wide distributions of times from one table (histograms.def), next to metrics.h. Relaxed
  * atomics: any thread, no lock, some 20 ns. */
 #ifndef SL_COMMON_HISTOGRAMS_H
 #define SL_COMMON_HISTOGRAMS_H

@@ -6,7 +6,7 @@
  * but for rounding; K and V are f16 as they are.
  *
  * Pages are aligned to position 0 and a page that a row does not see leaves its state untouched to
- * the bit, so a row's result does not depend on the rows beside it. */
+ * the bit, so a row's result does not depend on the others of its step. */
 #include "backends/kernels/attention.cuh"
 
 #define WARPS   4

@@ -1,8 +1,8 @@
 /* One input row times weight rows that lie in shared memory as in the file, a thread a block: what
  * experts of a few pairs are made of. A block of threads asks for all of its weights at once, so
  * that as many bytes are on their way as it has shared memory, with no registers that wait for them
- * and no work for each but the copying; the kernel after it has room to do the same beside it. No
- * lane has to add what others have, and scales are unpacked once.
+ * and no work for each but the copying; the kernel after it has room for copies that overlap these.
+ * No lane has to add what others have, and scales are unpacked once.
  *
  * The bits are those of vec.cuh: a block's integer sums are exact, and what they come to joins the
  * float sum block by block in ascending order. */

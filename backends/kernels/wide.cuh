@@ -7,7 +7,7 @@
  * positions), then meet over maxima, sums and probabilities in shared memory, then share the 512
  * elements of the output. As in attention_tile.cu, queries and probabilities go in as the sum of
  * two f16 each, and keys and values as they are. Chunks begin at position 0 and one that a row does
- * not see leaves its state as it is, so a row's bits do not depend on the rows beside it.
+ * not see leaves its state as it is, so a row's bits do not depend on the others of its step.
  *
  * Generated rows: the heads of one row, one part of its chunks a block, joined by latent_join. */
 #ifndef SL_BACKENDS_KERNELS_WIDE_CUH

@@ -38,8 +38,8 @@
 /* Touched of a stack of SL_STACK_BYTES: the scheduler's deepest calls take some 30 KiB. */
 #define STACK_BYTES ((uint64_t)128 << 10)
 _Static_assert(STACK_BYTES <= SL_STACK_BYTES, "a thread has what is planned for it");
-/* Beside the compute threads: main, scheduler, the prefix files', three that read weights at the
- * start. */
+/* As well as the compute threads: main, scheduler, the prefix files', three that read weights at
+ * the start. */
 #define OWN_THREADS 6u
 /* The kernel's own: task and stack of a thread; a page table's 8 bytes for a page of 4 KiB. */
 #define KERNEL_THREAD_BYTES ((uint64_t)32 << 10)
@@ -379,7 +379,7 @@ static const char *why_no_lane(const struct subject *s, const struct sl_memory_p
     return why;
 }
 
-/* Beside each of several devices of this machine there is one, which has a part of the CPUs. */
+/* Each of several devices of this machine has one of its own, with a part of the CPUs. */
 static void plan_lane(const struct subject *s, struct sl_memory_plan *p) {
     const struct sl_engine_config *c = &p->config;
     p->lane_why_not = c->lane == SL_LANE_OFF ? NULL : why_no_lane(s, p);

@@ -276,7 +276,7 @@ uint64_t sl_gen_memory_bytes(struct sl_gen *g) {
     }
     if (g->automaton) {
         /* Where memory is short, one grammar may be larger than the room for answers: it counts as
-         * half of that, so that it can be had at all, and plain answers beside it. */
+         * half of that, so that it can be had at all, and plain answers as well. */
         uint64_t grammar =
             sl_grammar_memory_bytes(g->params.grammar) + sl_automaton_memory_bytes(g->automaton);
         uint64_t most = g->ex->server->config.max_replies_bytes / 2;

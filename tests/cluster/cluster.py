@@ -333,11 +333,11 @@ class Server:
             code, body = self.get("/v1/embeddings", {"input": [text, "a stone"], "encoding_format": "base64"})
             out[0] = [d["embedding"] for d in body["data"]] if code == 200 else f"{code}: {body}"
 
-        beside = threading.Thread(target=vectors)
-        beside.start()
+        other = threading.Thread(target=vectors)
+        other.start()
         code, echo = self.get("/v1/completions", {"prompt": text, "echo": True, "logprobs": 2, "max_tokens": 3, "temperature": 0})
         out[1] = echo["choices"][0]["logprobs"] if code == 200 else f"{code}: {echo}"
-        beside.join()
+        other.join()
         return tuple(out)
 
     def accepted(self):

@@ -361,7 +361,7 @@ static void refused_call_of_two(void **state) {
 }
 
 /* Copies from card to card, and rows that one hands and the other waits for. */
-static void beside_the_lane(void **state) {
+static void with_the_lane(void **state) {
     uint64_t before = (uint64_t)sl_metric(lane_experts_total);
     with_lane = true;
     lost_card(state);
@@ -393,7 +393,7 @@ int main(void) {
         cmocka_unit_test(no_device_memory),   cmocka_unit_test(missing_op),
         cmocka_unit_test(small_card),         cmocka_unit_test(no_overflow),
         cmocka_unit_test(lost_card),          cmocka_unit_test(refused_call),
-        cmocka_unit_test(beside_the_lane),    cmocka_unit_test(no_device_memory_of_two),
+        cmocka_unit_test(with_the_lane),      cmocka_unit_test(no_device_memory_of_two),
         cmocka_unit_test(lost_card_of_two),   cmocka_unit_test(refused_call_of_two),
         cmocka_unit_test(lost_between_cards), cmocka_unit_test(lost_before_a_measurement),
     };

@@ -370,7 +370,7 @@ static void damaged_heat_costs_nothing_but_heat(void **state) {
 }
 
 /* Files whose names begin with path, the file itself left out. */
-static uint32_t n_beside(const char *path) {
+static uint32_t n_next_to(const char *path) {
     char pattern[256];
     glob_t found;
     snprintf(pattern, sizeof pattern, "%s?*", path);
@@ -438,7 +438,7 @@ static void a_foreign_file_is_left_alone(void **state) {
             write_bytes(p.heat, "letters", 7);
         sl_engine_destroy(&e);
         expect_bytes(p.heat, "letters");
-        assert_int_equal(n_beside(p.heat), 1); /* the folder heats/ */
+        assert_int_equal(n_next_to(p.heat), 1); /* the folder heats/ */
         unlink(p.heat);
     }
     unlink(other);
@@ -486,7 +486,7 @@ static void links_and_left_overs(void **state) {
 
 /* Leaves the old file as it was, and nothing beside it. */
 static void expect_old_heat(const char *heat, size_t n) {
-    assert_int_equal(n_beside(heat), 0);
+    assert_int_equal(n_next_to(heat), 0);
     int fd = open(heat, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(read(fd, seen_heat, sizeof seen_heat), n);
@@ -569,7 +569,7 @@ static void heat_is_saved_on_the_way(void **state) {
     /* ... and while something runs all the time. */
     e = engine_at(&p, &c);
     e->heat_busy_ns = 1;
-    /* The file is written beside the steps: a short run may end before it is there. */
+    /* The file is written while steps run: a short run may end before it is there. */
     for (uint32_t i = 0; i < 100 && !heat_seen; i++) {
         struct run *r = make_run(0);
         r->req.max_tokens = 150;

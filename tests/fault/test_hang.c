@@ -74,7 +74,7 @@ static void expect_canceled_soon(struct sl_engine *e, struct run *r, uint32_t i)
 
 /* One of two is canceled while their step hangs, then one that waits for a slot; the other goes on
  * when the disk does, and has the right tokens. */
-static void cancel_beside_others(void **state) {
+static void cancel_among_others(void **state) {
     (void)state;
     struct sl_engine *e = engine_on_pread(0);
     for (uint32_t turn = 0; turn < 4; turn++) {
@@ -168,7 +168,7 @@ int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     alarm(300);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cancel_beside_others),
+        cmocka_unit_test(cancel_among_others),
         cmocka_unit_test(cancel_all_then_go_on),
         cmocka_unit_test(destroy_waits_for_the_disk),
     };

@@ -208,7 +208,7 @@ struct begun {
     bool planned_with_heat;
 };
 
-static void *start_beside(void *arg) {
+static void *start_on_a_thread(void *arg) {
     struct begun *b = arg;
     struct sl_engine_config c = streamed_config(50);
     c.heat_file = path;
@@ -218,7 +218,7 @@ static void *start_beside(void *arg) {
     return NULL;
 }
 
-static void *plan_beside(void *arg) {
+static void *plan_on_a_thread(void *arg) {
     struct begun *b = arg;
     char other[160];
     snprintf(other, sizeof other, "%s" STATS_OF, path);
@@ -245,8 +245,8 @@ static void a_start_on_a_disk_that_hangs(void **state) {
     atomic_store(&hold_reads, true);
     atomic_store(&hold_stats, true);
     uint64_t began = sl_now_ns();
-    assert_int_equal(pthread_create(&starter, NULL, start_beside, &b), 0);
-    assert_int_equal(pthread_create(&planner, NULL, plan_beside, &b), 0);
+    assert_int_equal(pthread_create(&starter, NULL, start_on_a_thread, &b), 0);
+    assert_int_equal(pthread_create(&planner, NULL, plan_on_a_thread, &b), 0);
     pthread_join(planner, NULL);
     pthread_join(starter, NULL);
     assert_in_range(sl_now_ns() - began, 4900000000u, 15000000000u);

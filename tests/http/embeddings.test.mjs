@@ -34,8 +34,8 @@ it('gives the same numbers alone, in a batch, as ids and beside chats', async ()
   const { tokens } = await (await server.post('/tokenize', { content: long, add_special: true })).json();
   assert.deepEqual(await one(tokens), alone);
   const chat = () => client.chat.completions.create({ model: 'test', messages: [{ role: 'user', content: 'Tell me a story.' }], max_tokens: 60 });
-  const beside = await Promise.all([chat(), one(long), one([long, ...texts]), chat(), one(long)]);
-  for (const i of [1, 2, 4]) assert.deepEqual(beside[i], alone);
+  const overlapped = await Promise.all([chat(), one(long), one([long, ...texts]), chat(), one(long)]);
+  for (const i of [1, 2, 4]) assert.deepEqual(overlapped[i], alone);
   assert.notDeepEqual(await one(long, { pooling: 'last' }), alone);
 });
 

@@ -80,9 +80,9 @@ it('does not depend on what else runs', async () => {
   const extra = { response_format: format(person), temperature: 1, seed: 21 };
   const alone = await client.chat.completions.create(ask(extra));
   const others = Object.values(schemas).slice(0, 6).map((s) => client.chat.completions.create(ask({ response_format: format(s), temperature: 1, max_tokens: 60 })));
-  const beside = await client.chat.completions.create(ask(extra));
+  const overlapped = await client.chat.completions.create(ask(extra));
   await Promise.all(others);
-  assert.equal(beside.choices[0].message.content, alone.choices[0].message.content);
+  assert.equal(overlapped.choices[0].message.content, alone.choices[0].message.content);
 });
 
 it('parses with the helper of the client', async () => {

@@ -9,7 +9,7 @@
  * subgroup, and goes through the positions page by page. Matrices are of binary16: queries, times a
  * power of two for each pair, and what the softmax weighs values by are each the sum of two; K and V
  * are as they are. Pages begin at position 0, and one that a row does not see changes nothing of it:
- * so no row's result depends on those beside it.
+ * so no row's result depends on the others of its step.
  *
  * The variant is the larger of dim_k and dim_v, in sixteens. */
 #define PAIRS 64u

@@ -523,7 +523,7 @@ static void copies_over_pieces(void **state) {
     sl_device_close(&d);
 }
 
-/* Copies beside the ops, and who waits for whom. */
+/* Copies that overlap the ops, and who waits for whom. */
 static void queues(void **state) {
     (void)state;
     need_kernels();

@@ -1,5 +1,5 @@
 /* What requests are told of each row of their prompt: how likely its token was, and its hidden
- * state. Neither slices of the prompt, nor what runs beside it, nor the number of stages may show
+ * state. Neither slices of the prompt, nor what overlaps it, nor the number of stages may show
  * in a single bit. */
 #include "tests/support/card.h"
 #include "tests/unit/engine/fixture.h"
@@ -187,7 +187,7 @@ static void rows_are_right(void **state) {
 static void placement_does_not_show(void **state) {
     (void)state;
     struct sl_engine_config alone = plain(1, 512);
-    struct run *others[3], *beside[3];
+    struct run *others[3], *overlapped[3];
     struct told *first = tell(&alone, 0, 3, others);
     static const struct {
         uint32_t parallel, batch, threads, cards;
@@ -197,11 +197,11 @@ static void placement_does_not_show(void **state) {
                                         ? over(variants[v].cards)
                                         : plain(variants[v].parallel, variants[v].batch);
         c.n_threads = variants[v].threads;
-        struct told *t = tell(&c, 0, 3, beside);
+        struct told *t = tell(&c, 0, 3, overlapped);
         assert_same_told(first, t);
         for (uint32_t i = 0; i < 3; i++) {
-            assert_same_tokens(others[i], beside[i]);
-            free_run(beside[i]);
+            assert_same_tokens(others[i], overlapped[i]);
+            free_run(overlapped[i]);
         }
         free_told(t);
     }
@@ -215,8 +215,8 @@ static void answer_follows(void **state) {
     (void)state;
     for (uint32_t cards = 0; cards < 3; cards++) {
         struct sl_engine_config c = cards ? over(cards) : plain(2, 32);
-        struct run *beside[1];
-        struct told *t = tell(&c, 10, 1, beside);
+        struct run *overlapped[1];
+        struct told *t = tell(&c, 10, 1, overlapped);
         assert_int_equal(t->n_scored, N_PROMPT - 1);
         struct sl_engine *e = new_engine(&model, &c);
         struct run *r = new_run(7, N_PROMPT, N_VOCAB, 10);
@@ -226,7 +226,7 @@ static void answer_follows(void **state) {
         assert_same_tokens(r, t->run);
         sl_engine_destroy(&e);
         free_run(r);
-        free_run(beside[0]);
+        free_run(overlapped[0]);
         free_told(t);
     }
 }
@@ -235,15 +235,15 @@ static void answer_follows(void **state) {
 static void several_at_once(void **state) {
     (void)state;
     struct sl_engine_config alone = plain(1, 512);
-    struct run *beside[1];
+    struct run *overlapped[1];
     struct told *first = tell(&alone, 10, 0, NULL);
     for (uint32_t cards = 0; cards < 3; cards++) {
         struct sl_engine_config c = cards ? over(cards) : plain(4, 64);
         struct sl_engine *e = new_engine(&model, &c);
         struct told *told[7];
-        beside[0] = new_run(30, 40, N_VOCAB, 120);
-        beside[0]->req.ignore_eog = true;
-        submit(e, beside[0]);
+        overlapped[0] = new_run(30, 40, N_VOCAB, 120);
+        overlapped[0]->req.ignore_eog = true;
+        submit(e, overlapped[0]);
         for (uint32_t i = 0; i < 7; i++) {
             told[i] = new_told(i % 3 == 1 ? 10 : 0);
             submit(e, told[i]->run);
@@ -256,9 +256,9 @@ static void several_at_once(void **state) {
                 assert_same_tokens(first->run, told[i]->run);
             free_told(told[i]);
         }
-        wait_run(beside[0]);
-        assert_int_equal(beside[0]->result.n_predicted, 120);
-        free_run(beside[0]);
+        wait_run(overlapped[0]);
+        assert_int_equal(overlapped[0]->result.n_predicted, 120);
+        free_run(overlapped[0]);
         sl_engine_destroy(&e);
     }
     free_told(first);

@@ -284,7 +284,7 @@ static enum sl_status accept_any(struct sl_constraint *c, uint32_t token) {
 }
 
 /* However often it was repeated, what a grammar demands still comes. */
-static void beside_a_constraint(void **state) {
+static void with_a_constraint(void **state) {
     (void)state;
     uint32_t h[300];
     float logits[N_VOCAB] = {0};
@@ -333,7 +333,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_histories), cmocka_unit_test(known_example),
         cmocka_unit_test(long_histories),   cmocka_unit_test(hard_breakers),
-        cmocka_unit_test(in_the_sampler),   cmocka_unit_test(beside_a_constraint),
+        cmocka_unit_test(in_the_sampler),   cmocka_unit_test(with_a_constraint),
         cmocka_unit_test(settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

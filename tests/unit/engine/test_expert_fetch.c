@@ -45,7 +45,7 @@ static void hits_run_at_once(void **state) {
 }
 
 /* Steps of one sequence that miss five or six experts of eight: one system call a layer, whether
- * the device computes beside it or not, with the hits computed behind the reads. */
+ * the device's work overlaps it or not, with the hits computed behind the reads. */
 static void few_system_calls(void **state) {
     (void)state;
     for (uint32_t overlap = 0; overlap < 2; overlap++) {

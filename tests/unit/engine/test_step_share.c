@@ -30,7 +30,7 @@ static struct run *make(uint32_t seed, uint32_t n_prompt, uint32_t max_tokens) {
 
 /* ---- the pace ---- */
 
-/* Steps on a machine where n prompt rows beside one generated row take cost(n). */
+/* Steps on a machine where n prompt rows with one generated row take cost(n). */
 static double (*cost)(double rows);
 
 static double linear(double rows) { /* computing */
@@ -109,7 +109,7 @@ static void prompt_through(struct sl_pace *p, uint32_t n_stages, uint32_t n_slic
     }
 }
 
-static void what_rows_cost_beside_others(void **state) {
+static void what_rows_cost_with_others(void **state) {
     (void)state;
     const double row_ns = 100e6 / 512, page_ns = row_ns * SL_KV_PAGE_TOKENS;
     struct sl_pace fresh = {0};
@@ -176,40 +176,40 @@ static void short_prompts_do_not_wait_for_long_ones(void **state) {
     sl_engine_destroy(&e);
 }
 
-static struct run *beside;
+static struct run *answering;
 static uint32_t tokens_at_first_slice, tokens_at_last_slice;
 
 static void note_tokens(struct run *r) {
     if (r->n_progress == 1)
-        tokens_at_first_slice = beside->n; /* the scheduler's own thread writes it */
-    tokens_at_last_slice = beside->n;
+        tokens_at_first_slice = answering->n; /* the scheduler's own thread writes it */
+    tokens_at_last_slice = answering->n;
 }
 
 /* While a prompt is computed in slices, one that generates gets a token with every slice. */
-static void answers_go_on_beside_a_prompt(void **state) {
+static void answers_overlap_a_prompt(void **state) {
     (void)state;
     struct sl_engine_config c = {
         .n_threads = 1, .ctx_tokens = 1000, .parallel = 2, .batch_tokens = 512, .max_stall_ms = 1};
     struct sl_engine *e = new_engine(&tiny, &c);
     assert_true(e->pace.stall_ns == 1e6);
-    beside = make(5, 5, 900);
-    beside->hold_at = 2;
-    submit(e, beside);
-    wait_parked(beside);
+    answering = make(5, 5, 900);
+    answering->hold_at = 2;
+    submit(e, answering);
+    wait_parked(answering);
     struct run *prompt = make(6, 900, 1);
     prompt->on_progress = note_tokens;
-    pthread_mutex_lock(&beside->lock);
-    beside->hold_at = 0;
-    beside->parked = false;
-    pthread_mutex_unlock(&beside->lock);
-    sl_engine_resume(e, &beside->req);
+    pthread_mutex_lock(&answering->lock);
+    answering->hold_at = 0;
+    answering->parked = false;
+    pthread_mutex_unlock(&answering->lock);
+    sl_engine_resume(e, &answering->req);
     submit(e, prompt);
     wait_run(prompt);
     assert_true(prompt->n_progress >= 2);
     assert_true(tokens_at_last_slice - tokens_at_first_slice + 2 >= prompt->n_progress);
-    wait_run(beside);
-    assert_int_equal(beside->n, 900);
-    free_run(beside);
+    wait_run(answering);
+    assert_int_equal(answering->n, 900);
+    free_run(answering);
     free_run(prompt);
     sl_engine_destroy(&e);
 }
@@ -296,9 +296,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_follow_the_bound),
         cmocka_unit_test(the_bound_is_for_those_who_generate),
-        cmocka_unit_test(what_rows_cost_beside_others),
+        cmocka_unit_test(what_rows_cost_with_others),
         cmocka_unit_test(short_prompts_do_not_wait_for_long_ones),
-        cmocka_unit_test(answers_go_on_beside_a_prompt),
+        cmocka_unit_test(answers_overlap_a_prompt),
         cmocka_unit_test(time_runs_out_everywhere),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

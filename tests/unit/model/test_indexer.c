@@ -123,7 +123,7 @@ static void of_blocks(void **state) {
 }
 
 /* dots3-note's, in layers without a window; the others have a shape of their own. */
-static void beside_windows(void **state) {
+static void with_windows(void **state) {
     (void)state;
     struct sl_synth_config c = config("dots3note");
     c.n_head_kv = 1;
@@ -193,6 +193,6 @@ static void cuts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(which_layers), cmocka_unit_test(of_blocks),
-                                       cmocka_unit_test(beside_windows), cmocka_unit_test(cuts)};
+                                       cmocka_unit_test(with_windows), cmocka_unit_test(cuts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

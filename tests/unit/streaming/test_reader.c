@@ -198,9 +198,8 @@ static void demand_waits_for_the_backgrounds_share_only(void **state) {
     rig_release(&g);
 }
 
-/* Of predictions few bytes are in flight, however little else is; a demand starts at once beside
- * them.
- */
+/* Of predictions few bytes are in flight, however little else is; a demand starts at once and
+ * overlaps them. */
 static void predicted_reads_are_few(void **state) {
     (void)state;
     struct rig g;
