@@ -475,7 +475,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_F32, 0, "--yarn-multiplier", "F", &given.c.yarn_log_mul,
      "rope.scaling.yarn_log_multiplier (default: none)", false},
     {SL_ARG_U32, 0, "--nextn", "N", &given.c.n_nextn,
-     "layers behind the last that guess ahead (default 0)", false},
+     "layers behind the last that draft tokens (default 0)", false},
     {SL_ARG_U32, 0, "--nextn-right", "N", &given.c.nextn_right,
      "of 100 tokens these know the successor of so many (default 0: they are random)", false},
     {SL_ARG_HEADING, 0, "Tensor types (a list such as Q4_K,Q6_K alternates over layers)", NULL,

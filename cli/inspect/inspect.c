@@ -431,7 +431,7 @@ static void print_shapes(const struct sl_model *m) {
     print_rope(m);
     if (hp->n_layer_nextn) {
         label("nextn (MTP)");
-        printf("%" PRIu32 " layers behind these, which guess tokens ahead: left on disk%s\n",
+        printf("%" PRIu32 " layers behind these, which draft tokens: left on disk%s\n",
                hp->n_layer_nextn, sl_model_has_drafts(m) ? ", unless --draft uses the first" : "");
     }
     uint32_t n_routed = 0, first = 0;

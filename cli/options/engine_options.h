@@ -102,7 +102,7 @@ const char *sl_engine_options_help(const char *option);
          "--draft",                                                                                  \
          "HOW",                                                                                      \
          &(o)->draft,                                                                                \
-         "tokens that the model's own layer for that (nextn, MTP) guesses ahead, 1 to 4: one "       \
+         "tokens that the model's own layer for that (nextn, MTP) drafts, 1 to 4: one "              \
          "step "                                                                                     \
          "verifies them, the answer is the same; auto: 1, while measured to be faster, if the "      \
          "file "                                                                                     \

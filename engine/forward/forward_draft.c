@@ -113,7 +113,7 @@ static enum sl_status run(struct sl_forward *f, const struct sl_draft_rows *rows
     f->n_states = s->n_rows;
     memset(f->row_failed, 0, s->n_rows);
     SL_FORWARD_TRY("placing experts", sl_forward_place(f));
-    SL_FORWARD_TRY("guesses' tables", upload(f, rows));
+    SL_FORWARD_TRY("drafts' tables", upload(f, rows));
     sl_device_section(f->dev, "input", true);
     enum sl_status status = join(f, where);
     if (status == SL_OK)
@@ -126,7 +126,7 @@ static enum sl_status run(struct sl_forward *f, const struct sl_draft_rows *rows
     *out_failed = s->n_failed;
     if (status != SL_OK || !logits)
         return status;
-    SL_FORWARD_TRY("reading back guesses",
+    SL_FORWARD_TRY("reading back drafts",
                    sl_forward_read_back(f, false, logits, s->n_out, out_logits));
     return SL_OK;
 }

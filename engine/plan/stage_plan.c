@@ -657,7 +657,7 @@ enum sl_status sl_stage_plans_open(const struct sl_model *model,
         status = sl_device_names(config, model->hp.n_layer, split.n, &names, err);
     if (status == SL_OK && model->hp.n_draft && ((names.n > 1 && !names.any) || config->remote))
         status = sl_fail(err, SL_ERR_UNSUPPORTED,
-                         "the model's own layer can guess tokens ahead on one device that has all "
+                         "the model's own layer can draft tokens on one device that has all "
                          "layers: give one --device and no --workers, or --draft off");
     if (status == SL_OK && split.none_at_first)
         status = check_none_here(config, &names, err);

@@ -54,7 +54,7 @@ enum sl_status sl_draft_layer_create(struct sl_engine *e, struct sl_err *err) {
     if (!d || !arrays) {
         free(d);
         free(arrays);
-        return sl_fail(err, SL_ERR_NOMEM, "no memory for the arrays of guessed tokens");
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the arrays of drafted tokens");
     }
     d->step = sl_step_lay(arrays, rows, out);
     d->step.failed = calloc(rows, 1);
@@ -63,7 +63,7 @@ enum sl_status sl_draft_layer_create(struct sl_engine *e, struct sl_err *err) {
     d->row = calloc(out, sizeof *d->row);
     if (!d->step.failed || !d->from || !d->whose || !d->row) {
         sl_draft_layer_destroy(&d);
-        return sl_fail(err, SL_ERR_NOMEM, "no memory for the arrays of guessed tokens");
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the arrays of drafted tokens");
     }
     sl_draft_trial_init(&d->trial, e->plan.config.draft_auto);
     e->draft_layer = d;

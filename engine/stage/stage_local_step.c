@@ -322,7 +322,7 @@ enum sl_status sl_stage_local_draft(struct sl_stage_local *s, const struct sl_dr
     if (status != SL_OK)
         status = sl_stage_local_blame(s, abandon(s, NULL, status), err);
     atomic_store_explicit(&s->busy, false, memory_order_relaxed);
-    sl_timeline_since(s->timeline, "guesses", start, {"rows", rows->step->n_rows},
+    sl_timeline_since(s->timeline, "drafts", start, {"rows", rows->step->n_rows},
                       {"wanted", rows->step->n_out});
     return status;
 }

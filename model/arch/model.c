@@ -73,12 +73,11 @@ enum sl_status sl_model_open(const char *path, struct sl_model **out_model, stru
 
 enum sl_status sl_model_add_drafts(struct sl_model *m, struct sl_err *err) {
     if (!m->hp.n_layer_nextn)
-        return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "%.160s: the file has no layers that guess tokens ahead",
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "%.160s: the file has no layers that draft tokens",
                        sl_gguf_file_path(m->gguf, 0));
     if (!m->arch->drafts)
         return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "%.160s: how layers of '%s' guess tokens ahead is not known here",
+                       "%.160s: how layers of '%s' draft tokens is not known here",
                        sl_gguf_file_path(m->gguf, 0), m->arch->name);
     struct sl_model with = {.gguf = m->gguf, .arch = m->arch};
     enum sl_status status =

@@ -230,7 +230,7 @@ static void test_nextn(void **state) {
     sl_inspect_release(&in);
     sl_inspect_release(&without);
     const char *text = run(0, 2, (const char *[]){"inspect", path});
-    expect(text, "2 layers behind these, which guess tokens ahead: left on disk\n");
+    expect(text, "2 layers behind these, which draft tokens: left on disk\n");
     assert_int_equal(unlink(path), 0);
     c.arch = "glm4moe";
     assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_OK);

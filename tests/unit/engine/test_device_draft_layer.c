@@ -409,7 +409,7 @@ static void refused(void **state) {
     struct sl_synth_config sc = tiny_config("glm4moe");
     open_model(&m, &sc);
     assert_int_equal(sl_model_add_drafts(m.model, &test_err), SL_ERR_UNSUPPORTED);
-    assert_non_null(strstr(test_err.text, "has no layers that guess"));
+    assert_non_null(strstr(test_err.text, "has no layers that draft"));
     close_model(&m);
     sc = tiny_config("qwen35moe");
     sc.n_nextn = 1;
