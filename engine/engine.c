@@ -89,25 +89,15 @@ static enum sl_status open_prefixes(struct sl_engine *e, struct sl_err *err) {
     struct sl_hash128 secret = {0}, root = {0};
     if (getrandom(&secret, sizeof secret, 0) != (ssize_t)sizeof secret)
         return sl_fail(err, SL_ERR_IO, "the system gives no random numbers: %s", strerror(errno));
-    if (e->plan.config.cache_dir) {
-        enum sl_status status = sl_prefix_disk_open(e, &e->disk, err);
-        if (status != SL_OK)
-            return status;
-    }
-    if (e->plan.ram_pages) {
-        enum sl_status status =
-            sl_prefix_ram_create(e, e->plan.ram_pages, sl_plan_copy_bytes(&e->plan), &e->ram, err);
-        if (status != SL_OK)
-            return status;
-    }
+    if (e->plan.config.cache_dir)
+        SL_TRY(sl_prefix_disk_open(e, &e->disk, err));
+    if (e->plan.ram_pages)
+        SL_TRY(
+            sl_prefix_ram_create(e, e->plan.ram_pages, sl_plan_copy_bytes(&e->plan), &e->ram, err));
     if (e->disk)
         sl_prefix_disk_keys(e->disk, &secret, &root);
-    if (e->plan.n_tails) {
-        enum sl_status status =
-            sl_tail_pages_create(e->plan.n_tails, e->plan.n_pages, &e->tails, err);
-        if (status != SL_OK)
-            return status;
-    }
+    if (e->plan.n_tails)
+        SL_TRY(sl_tail_pages_create(e->plan.n_tails, e->plan.n_pages, &e->tails, err));
     return sl_prefix_tree_create(e->plan.n_pages, secret, root, &e->prefixes, err);
 }
 
@@ -300,9 +290,7 @@ static bool can_draft(const struct sl_engine *e) {
 static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *config,
                             struct sl_progress *progress, struct sl_err *err) {
     const struct sl_hparams *hp = &e->model->hp;
-    enum sl_status status = sl_stage_plans_open(e->model, config, &e->plans, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_stage_plans_open(e->model, config, &e->plans, err));
     e->plan = e->plans.whole;
     const struct sl_engine_config *c = &e->plan.config;
     if (hp->n_ctx_train && c->ctx_tokens > hp->n_ctx_train)
@@ -311,40 +299,33 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
     log_plan(&e->plan);
     e->drafts = can_draft(e);
     if (e->drafts && !c->draft_source)
-        status = sl_draft_layer_create(e, err);
+        SL_TRY(sl_draft_layer_create(e, err));
     e->pace.stall_ns = c->max_stall_ms * 1e6;
-    status = make_tables(e, err);
-    if (status == SL_OK)
-        status = open_records(e, err);
-    if (status == SL_OK)
-        status = sl_kv_pages_init(&e->kv, e->plan.n_pages, err);
-    if (status == SL_OK)
-        status = open_stages(e, err);
-    if (status == SL_OK)
-        status = open_prefixes(e, err);
-    if (status == SL_OK)
-        status = load_stages(e, progress, err);
-    if (status == SL_OK) {
-        const struct sl_pipeline_hooks hooks = {arrived, meanwhile, stopping, e};
-        sl_activity_init(&e->activity, e->plan.streaming, e->plan.n_experts);
-        uint64_t resident_tables = 0;
-        for (uint32_t i = 0; i < e->plans.n; i++) {
-            const struct sl_memory_plan *p = &e->plans.at[i].plan;
-            resident_tables += p->streamed_tables ? 0 : p->large_table_bytes;
-        }
-        sl_gauge(table_bytes, resident_tables);
-        sl_gauge(table_streamed_bytes, e->plan.streamed_table_bytes);
-        sl_gauge(table_cache_bytes, e->plan.table_cache_bytes);
-        name_machines(e);
-        uint32_t n_busy = 0;
-        for (uint32_t i = 0; i < e->plans.n_local; i++)
-            n_busy += sl_plan_busy_cpus(&e->plans.at[i].plan);
-        status = sl_pipeline_open(e->ports, e->n_stages, sl_cpus_spare(n_busy, e->n_stages), &hooks,
-                                  e->timeline, e->shown, &e->pipeline, err);
-        if (status == SL_OK) /* where the cut of a prompt shows, it is always the same */
-            sl_prompt_slices_init(&e->slices, c->batch_tokens, sl_rows_alike(e) ? e->n_stages : 1);
+    SL_TRY(make_tables(e, err));
+    SL_TRY(open_records(e, err));
+    SL_TRY(sl_kv_pages_init(&e->kv, e->plan.n_pages, err));
+    SL_TRY(open_stages(e, err));
+    SL_TRY(open_prefixes(e, err));
+    SL_TRY(load_stages(e, progress, err));
+    const struct sl_pipeline_hooks hooks = {arrived, meanwhile, stopping, e};
+    sl_activity_init(&e->activity, e->plan.streaming, e->plan.n_experts);
+    uint64_t resident_tables = 0;
+    for (uint32_t i = 0; i < e->plans.n; i++) {
+        const struct sl_memory_plan *p = &e->plans.at[i].plan;
+        resident_tables += p->streamed_tables ? 0 : p->large_table_bytes;
     }
-    return status == SL_OK ? map_experts(e, err) : status;
+    sl_gauge(table_bytes, resident_tables);
+    sl_gauge(table_streamed_bytes, e->plan.streamed_table_bytes);
+    sl_gauge(table_cache_bytes, e->plan.table_cache_bytes);
+    name_machines(e);
+    uint32_t n_busy = 0;
+    for (uint32_t i = 0; i < e->plans.n_local; i++)
+        n_busy += sl_plan_busy_cpus(&e->plans.at[i].plan);
+    SL_TRY(sl_pipeline_open(e->ports, e->n_stages, sl_cpus_spare(n_busy, e->n_stages), &hooks,
+                            e->timeline, e->shown, &e->pipeline, err));
+    /* Where the cut of a prompt shows, it is always the same. */
+    sl_prompt_slices_init(&e->slices, c->batch_tokens, sl_rows_alike(e) ? e->n_stages : 1);
+    return map_experts(e, err);
 }
 
 enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_engine_config *config,
@@ -516,10 +497,8 @@ bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why) {
 
 enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r, struct sl_err *err) {
     struct sl_session *s;
-    enum sl_status status =
-        sl_session_create(r, e->model->hp.n_vocab, e->plan.config.ctx_tokens, &s, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_session_create(r, e->model->hp.n_vocab, e->plan.config.ctx_tokens, &s, err));
+    enum sl_status status = SL_OK;
     pthread_mutex_lock(&e->lock);
     if (atomic_load(&e->stop))
         status = sl_fail(err, SL_ERR_CANCELED, "the engine is shutting down");
