@@ -119,11 +119,8 @@ static enum sl_status cpu_configure(struct sl_device *d, const struct sl_device_
     }
     uint64_t bytes = cpu_scratch_bytes(d, limits);
     void *scratch = NULL;
-    if (bytes) {
-        enum sl_status status = cpu_alloc(bytes, &scratch);
-        if (status)
-            return status;
-    }
+    if (bytes)
+        SL_TRY(cpu_alloc(bytes, &scratch));
     if (cpu->scratch)
         cpu_free(cpu->scratch, cpu->scratch_bytes);
     cpu->scratch = scratch;

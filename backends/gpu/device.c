@@ -132,11 +132,8 @@ enum sl_status sl_gpu_enumerate(const struct sl_gpu_kind *kind, const char *driv
                                 uint32_t *out_n, struct sl_err *err) {
     struct sl_gpu_driver driver;
     uint32_t n = 0;
-    enum sl_status status = kind->driver_open(driver_path, &driver, err);
-    if (!status)
-        status = count_devices(kind, &driver, &n, err);
-    if (status)
-        return status;
+    SL_TRY(kind->driver_open(driver_path, &driver, err));
+    SL_TRY(count_devices(kind, &driver, &n, err));
     for (uint32_t i = 0; i < n && i < max_found; i++)
         find_one(kind, &driver, i, &out_found[i]);
     *out_n = n;
@@ -151,11 +148,8 @@ enum sl_status sl_gpu_configure(struct sl_device *d, const struct sl_device_limi
     struct sl_gpu *c = (struct sl_gpu *)d;
     uint64_t bytes = sl_gpu_scratch_bytes(d, limits);
     void *scratch = NULL;
-    if (bytes) {
-        enum sl_status status = sl_gpu_alloc(d, bytes, &scratch);
-        if (status)
-            return status;
-    }
+    if (bytes)
+        SL_TRY(sl_gpu_alloc(d, bytes, &scratch));
     if (c->scratch)
         sl_gpu_free(d, c->scratch, c->scratch_bytes);
     c->scratch = scratch;
@@ -196,9 +190,7 @@ static enum sl_status find(struct sl_gpu *c, struct sl_gpu_info *out_info, struc
     const struct sl_gpu_driver *d = &c->driver;
     char text[256];
     uint32_t n = 0;
-    enum sl_status status = count_devices(c->kind, d, &n, err);
-    if (status)
-        return status;
+    SL_TRY(count_devices(c->kind, d, &n, err));
     if ((uint32_t)c->ordinal >= n)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "%s:%d: there %s %u GPU%s, numbered from 0",
                        c->name, c->ordinal, n == 1 ? "is" : "are", n, n == 1 ? "" : "s");
@@ -213,9 +205,7 @@ static enum sl_status find(struct sl_gpu *c, struct sl_gpu_info *out_info, struc
     if (result)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "%s:%d: %s", c->name, c->ordinal,
                        sl_gpu_result_text(d, result, text, sizeof text));
-    status = c->kind->check((uint32_t)c->ordinal, out_info, err);
-    if (status)
-        return status;
+    SL_TRY(c->kind->check((uint32_t)c->ordinal, out_info, err));
     snprintf(c->arch, sizeof c->arch, "%s", out_info->arch);
     c->n_sm = out_info->n_sm;
     c->kind->suit(c, out_info);
@@ -240,9 +230,7 @@ static enum sl_status start(struct sl_gpu *c, uint32_t staging_bytes,
     if (status)
         return sl_fail(err, status, "%s:%d: %s gives no stream: %s", c->name, c->ordinal,
                        info->name, sl_status_text(status));
-    status = sl_gpu_modules_load(c, err);
-    if (status)
-        return status;
+    SL_TRY(sl_gpu_modules_load(c, err));
     if (!staging_bytes)
         staging_bytes = DEFAULT_STAGING_BYTES;
     status = sl_gpu_staging_init(c, staging_bytes);

@@ -206,16 +206,12 @@ enum sl_status sl_gpu_launch(struct sl_gpu *c, enum sl_kernel kernel, struct sl_
     const char *name = kernels[kernel].name;
     assert(args_bytes == kernels[kernel].args_bytes);
     assert(grid.x && grid.y && grid.z && block.x && block.y && block.z);
-    enum sl_status status = sl_gpu_enter(c);
-    if (status)
-        return status;
+    SL_TRY(sl_gpu_enter(c));
     if (!c->kernel[kernel]) {
         sl_error("%s:%d: kernel %s is missing", c->name, c->ordinal, name);
         return SL_ERR_UNSUPPORTED;
     }
-    status = prepare(c, kernel, smem_bytes);
-    if (status)
-        return status;
+    SL_TRY(prepare(c, kernel, smem_bytes));
     void *extra[] = {SL_CU_PARAM_POINTER, (void *)(uintptr_t)args, SL_CU_PARAM_SIZE, &args_bytes,
                      SL_CU_PARAM_END};
     int result;

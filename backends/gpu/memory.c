@@ -19,9 +19,7 @@ static uint64_t address(const void *p) {
 enum sl_status sl_gpu_alloc(struct sl_device *d, size_t bytes, void **out_addr) {
     struct sl_gpu *c = (struct sl_gpu *)d;
     uint64_t addr = 0;
-    enum sl_status status = sl_gpu_enter(c);
-    if (status)
-        return status;
+    SL_TRY(sl_gpu_enter(c));
     /* Plain device allocation and nothing else: what does not fit on the card is refused. */
     int result = c->driver.mem_alloc(&addr, bytes ? bytes : 1);
     if (result) {
@@ -143,24 +141,18 @@ enum sl_status sl_gpu_staging_init(struct sl_gpu *c, size_t bytes) {
     bytes = (size_t)s->segment_bytes * SEGMENTS;
     void *host = NULL, *mirror = NULL;
     unsigned flags = SL_CU_HOST_ALLOC_PORTABLE | SL_CU_HOST_ALLOC_MAPPED;
-    enum sl_status status =
-        sl_gpu_check(c, c->driver.host_alloc(&host, bytes + SL_GPU_WORDS_BYTES, flags),
-                     "allocating pinned memory");
-    if (status)
-        return status;
+    SL_TRY(sl_gpu_check(c, c->driver.host_alloc(&host, bytes + SL_GPU_WORDS_BYTES, flags),
+                        "allocating pinned memory"));
     s->host = host;
     sl_count(device_pinned_bytes, bytes + SL_GPU_WORDS_BYTES);
-    status =
-        sl_gpu_check(c, c->driver.host_device_pointer(&s->seen, host, 0), "mapping pinned memory");
-    if (status)
-        return status;
+    SL_TRY(
+        sl_gpu_check(c, c->driver.host_device_pointer(&s->seen, host, 0), "mapping pinned memory"));
     sl_debug("%s:%d: %zu bytes of pinned host memory", c->name, c->ordinal,
              bytes + SL_GPU_WORDS_BYTES);
     sl_count(device_allocs_total, 1);
-    status = sl_gpu_alloc(&c->base, bytes, &mirror);
-    if (status)
-        return status;
+    SL_TRY(sl_gpu_alloc(&c->base, bytes, &mirror));
     s->mirror = address(mirror);
+    enum sl_status status = SL_OK;
     for (uint32_t i = 0; i < SEGMENTS && !status; i++)
         status = sl_gpu_check(c, c->driver.event_create(&s->passed[i], SL_CU_EVENT_NO_TIMING),
                               "creating an event");
@@ -185,17 +177,16 @@ void sl_gpu_staging_release(struct sl_gpu *c) {
 /* Closes the segment being filled and opens the next, waiting for the copies out of it. */
 static enum sl_status next_segment(struct sl_gpu *c) {
     struct sl_gpu_staging *s = &c->staging;
-    enum sl_status status = sl_gpu_check(
-        c, c->driver.event_record(s->passed[s->segment], c->stream), "recording an event");
-    if (status)
-        return status;
+    SL_TRY(sl_gpu_check(c, c->driver.event_record(s->passed[s->segment], c->stream),
+                        "recording an event"));
     s->in_flight[s->segment] = true;
     s->segment = (s->segment + 1) % SEGMENTS;
     s->used_bytes = 0;
     if (!s->in_flight[s->segment])
         return SL_OK;
     sl_count(device_stage_waits_total, 1);
-    status = sl_gpu_check(c, sl_gpu_await_event(c, s->passed[s->segment]), "waiting for a copy");
+    enum sl_status status =
+        sl_gpu_check(c, sl_gpu_await_event(c, s->passed[s->segment]), "waiting for a copy");
     if (!status)
         s->in_flight[s->segment] = false;
     return status;
@@ -206,11 +197,8 @@ static enum sl_status next_segment(struct sl_gpu *c) {
 static enum sl_status staging_room(struct sl_gpu *c, size_t bytes, size_t least_bytes,
                                    size_t *out_at, size_t *out_bytes) {
     struct sl_gpu_staging *s = &c->staging;
-    if (s->segment_bytes - s->used_bytes < least_bytes) {
-        enum sl_status status = next_segment(c);
-        if (status)
-            return status;
-    }
+    if (s->segment_bytes - s->used_bytes < least_bytes)
+        SL_TRY(next_segment(c));
     size_t room = s->segment_bytes - s->used_bytes;
     *out_bytes = bytes < room ? bytes : room;
     *out_at = (size_t)s->segment * s->segment_bytes + s->used_bytes;
@@ -253,13 +241,10 @@ enum sl_status sl_gpu_push(struct sl_gpu *c, const void *src, size_t bytes, cons
                  c->ordinal, bytes, c->staging.segment_bytes);
         return SL_ERR_INVALID;
     }
-    enum sl_status status = sl_gpu_enter(c);
-    if (!status)
-        status = staging_room(c, bytes, bytes, &at, &n);
-    if (status)
-        return status;
+    SL_TRY(sl_gpu_enter(c));
+    SL_TRY(staging_room(c, bytes, bytes, &at, &n));
     memcpy(c->staging.host + at, src, n);
-    status = from_staging(c, c->staging.mirror + at, at, n);
+    enum sl_status status = from_staging(c, c->staging.mirror + at, at, n);
     if (!status)
         *out_addr = (const void *)(uintptr_t)(c->staging.mirror + at);
     return status;

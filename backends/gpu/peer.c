@@ -27,10 +27,8 @@ enum sl_status sl_gpu_peer_open(struct sl_device *d, struct sl_device *other) {
     enum sl_status status = sl_gpu_enter(c);
     if (status || c->ctx == o->ctx)
         return status;
-    status = sl_gpu_check(c, c->driver.can_access_peer(&can, c->device, o->device),
-                          "asking for access to another GPU");
-    if (status)
-        return status;
+    SL_TRY(sl_gpu_check(c, c->driver.can_access_peer(&can, c->device, o->device),
+                        "asking for access to another GPU"));
     int result = can ? c->driver.peer_enable(o->ctx, 0) : SL_CU_PEER_ACCESS_UNSUPPORTED;
     switch (result) {
     case SL_CU_OK:
@@ -69,9 +67,7 @@ enum sl_status sl_gpu_copy_from(struct sl_device *d, struct sl_span dst, struct 
     const struct sl_gpu *o = (const struct sl_gpu *)other;
     uint64_t to = sl_gpu_address(dst), from = sl_gpu_address(src);
     size_t bytes = dst.bytes;
-    enum sl_status status = sl_gpu_enter(c);
-    if (status)
-        return status;
+    SL_TRY(sl_gpu_enter(c));
     if ((c->ctx == o->ctx || is_direct(c, o)) && bytes <= FEW_BYTES &&
         sl_gpu_are_words(to, from, bytes))
         return sl_gpu_words(c, to, from, bytes);
@@ -105,9 +101,7 @@ static uint32_t free_word(const struct sl_gpu *c) {
 
 enum sl_status sl_gpu_signal_create(struct sl_device *d, struct sl_signal **out_signal) {
     struct sl_gpu *c = (struct sl_gpu *)d;
-    enum sl_status status = sl_gpu_enter(c);
-    if (status)
-        return status;
+    SL_TRY(sl_gpu_enter(c));
     if (!c->driver.word_write || !c->driver.word_wait)
         return SL_ERR_UNSUPPORTED;
     uint32_t i = free_word(c);
@@ -117,7 +111,7 @@ enum sl_status sl_gpu_signal_create(struct sl_device *d, struct sl_signal **out_
     s->index = i;
     s->word = (_Atomic uint32_t *)(void *)(words(c) + (size_t)i * SL_GPU_WORD_BYTES);
     atomic_init(s->word, 0);
-    status = try_word(c, (void *)s->word);
+    enum sl_status status = try_word(c, (void *)s->word);
     if (status) {
         free(s);
         return status;

@@ -152,19 +152,14 @@ static enum sl_status see_point(struct sl_gpu *c, enum sl_queue q, sl_point poin
                                 int (*ask)(struct sl_gpu *c, struct CUevent_st *event),
                                 const char *what) {
     struct sl_gpu_queue *queue = &c->queue[q];
-    enum sl_status status = check_point(c, q, point);
-    if (!status)
-        status = sl_gpu_enter_to_end(c);
-    if (status)
-        return status;
+    SL_TRY(check_point(c, q, point));
+    SL_TRY(sl_gpu_enter_to_end(c));
     if (point <= queue->passed) /* perhaps while it was lost, and somebody else was told */
         return sl_gpu_came_whole(c);
     int result = ask(c, event_of(queue, point));
     if (result == SL_CU_NOT_READY)
         return SL_AGAIN;
-    status = sl_gpu_check(c, result, what);
-    if (status)
-        return status;
+    SL_TRY(sl_gpu_check(c, result, what));
     queue->passed = point;
     return sl_gpu_came_whole(c);
 }

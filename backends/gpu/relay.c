@@ -46,32 +46,26 @@ static bool has_direct_link(struct sl_gpu *c, const struct sl_gpu *other) {
 /* What belongs to the other GPU's context. */
 static enum sl_status open_there(struct sl_gpu *c, const struct sl_gpu *other) {
     struct sl_gpu_relay *r = &c->relay;
-    enum sl_status status = use_context(c, other->ctx);
-    if (status)
-        return status;
+    SL_TRY(use_context(c, other->ctx));
     int result = c->driver.peer_enable(c->ctx, 0);
     if (result == SL_CU_PEER_ACCESS_UNSUPPORTED || result == SL_CU_TOO_MANY_PEERS)
         return SL_ERR_UNSUPPORTED;
     if (result != SL_CU_PEER_ACCESS_ALREADY_ENABLED)
-        status = sl_gpu_check(c, result, "writing to another GPU's memory");
-    if (!status)
-        status = sl_gpu_check(c, c->driver.stream_create(&r->stream, SL_CU_STREAM_NON_BLOCKING),
-                              "creating a stream");
-    return status;
+        SL_TRY(sl_gpu_check(c, result, "writing to another GPU's memory"));
+    return sl_gpu_check(c, c->driver.stream_create(&r->stream, SL_CU_STREAM_NON_BLOCKING),
+                        "creating a stream");
 }
 
 enum sl_status sl_gpu_relay_open(struct sl_device *d, struct sl_device *other,
                                  const atomic_bool *busy) {
     struct sl_gpu *c = (struct sl_gpu *)d, *o = (struct sl_gpu *)other;
     struct sl_gpu_relay *r = &c->relay;
-    enum sl_status status = sl_gpu_enter(c);
-    if (status)
-        return status;
+    SL_TRY(sl_gpu_enter(c));
     if (r->by || c->ctx == o->ctx || !has_direct_link(c, o))
         return SL_ERR_UNSUPPORTED;
     r->by = o;
     r->busy = busy;
-    status = sl_gpu_signal_create(d, &r->begun);
+    enum sl_status status = sl_gpu_signal_create(d, &r->begun);
     if (!status)
         status = sl_gpu_signal_create(other, &r->ended);
     if (!status)
@@ -239,18 +233,15 @@ enum sl_status sl_gpu_relay_copy(struct sl_gpu *c, uint64_t dst, const char *src
     struct sl_gpu_relay *r = &c->relay;
     struct CUstream_st *up = c->queue[SL_QUEUE_UP].stream;
     size_t own = bytes / 16 * OWN_SHARE / ALIGN_BYTES * ALIGN_BYTES;
-    enum sl_status status = sl_gpu_check(c, sl_gpu_raise_on(c, up, r->begun), "raising a signal");
-    if (!status)
-        status = sl_gpu_check(c, c->driver.copy_to_device(dst, src, own, up), "copying");
-    if (status)
-        return status;
+    SL_TRY(sl_gpu_check(c, sl_gpu_raise_on(c, up, r->begun), "raising a signal"));
+    SL_TRY(sl_gpu_check(c, c->driver.copy_to_device(dst, src, own, up), "copying"));
     bool there = c->driver.ctx_set_current(r->by->ctx) == SL_CU_OK;
     bool whole = there && by_other(c, dst + own, src + own, bytes - own) == SL_CU_OK;
     /* What has begun ends before anybody goes on: also what was given up halfway. */
     bool ends = there && sl_gpu_raise_on(c, r->stream, r->ended) == SL_CU_OK;
     if (!whole || !ends)
         give_up(c);
-    status = use_context(c, c->ctx);
+    enum sl_status status = use_context(c, c->ctx);
     if (!status && ends)
         status = sl_gpu_check(c, sl_gpu_follow_on(c, up, r->ended), "ordering two queues");
     if (there && (!ends || status)) { /* the queue does not wait for it, so this thread does */

@@ -76,9 +76,7 @@ static inline SL_MUST_CHECK enum sl_status mem_alloc(struct sl_device *d, size_t
                                                      void **out) {
     struct sl_buffer *b = NULL;
     MEM_MAY_BE_SET(*out);
-    enum sl_status status = sl_device_alloc(d, bytes, &b);
-    if (status)
-        return status;
+    SL_TRY(sl_device_alloc(d, bytes, &b));
     mem_keep(b);
     *out = b->addr;
     return SL_OK;
@@ -91,9 +89,7 @@ static inline SL_MUST_CHECK enum sl_status mem_map_host(struct sl_device *d, voi
                                                         size_t bytes, void **out) {
     struct sl_buffer *b = NULL;
     MEM_MAY_BE_SET(*out);
-    enum sl_status status = sl_device_map_host(d, host, bytes, &b);
-    if (status)
-        return status;
+    SL_TRY(sl_device_map_host(d, host, bytes, &b));
     mem_keep(b);
     *out = b->addr;
     return SL_OK;
