@@ -76,11 +76,9 @@ static enum sl_status map_slots(struct sl_store *s, struct sl_err *err) {
     for (uint32_t c = 0; c < s->layout.n_class; c++)
         slot_bytes[c] = s->layout.classes[c].slot.slot_bytes;
     size_t bytes = sl_slots_size_bytes(slot_bytes, s->plan->class_slots, s->layout.n_class);
-    enum sl_status status = sl_slab_init(&s->slab, bytes, true, err);
-    if (status == SL_OK)
-        status = sl_slots_init(&s->slots, &s->slab, 0, slot_bytes, s->plan->class_slots,
-                               s->layout.n_class, err);
-    return status;
+    SL_TRY(sl_slab_init(&s->slab, bytes, true, err));
+    return sl_slots_init(&s->slots, &s->slab, 0, slot_bytes, s->plan->class_slots,
+                         s->layout.n_class, err);
 }
 
 /* The stages of the scheduler's process have one file together (engine/stage/joint_heat.h). */

@@ -136,11 +136,8 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
         if (!spec->kv_back)
             SL_FORWARD_TRY("rope", rope(f, spec, a->k, spec->n_head_kv));
     }
-    enum sl_status status = spec->norm_after_rope ? qk_norms(f, w, where) : SL_OK;
-    if (status == SL_OK)
-        status = after_rope(f, spec, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(spec->norm_after_rope ? qk_norms(f, w, where) : SL_OK);
+    SL_TRY(after_rope(f, spec, where));
     return spec->kv_back ? SL_OK : write_kv(f, spec, v, where);
 }
 
@@ -238,9 +235,7 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
     const struct sl_step *s = &f->step;
     const float *mixed = f->a.mixed;
     uint64_t start = sl_timeline_now(f->timeline);
-    enum sl_status status = project_qkv(f, w, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(project_qkv(f, w, where));
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     bool cut = sl_forward_cuts(f, where->layer);
@@ -248,24 +243,18 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         r->n = 0;
         return SL_OK;
     }
-    status = attend(f, w, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(attend(f, w, where));
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     if (cut)
-        status = sl_forward_cut(f, r, &mixed, spec->n_head * spec->head_dim_v, where);
-    if (status != SL_OK)
-        return status;
+        SL_TRY(sl_forward_cut(f, r, &mixed, spec->n_head * spec->head_dim_v, where));
     if (w->spec->experts.early) /* before attention is added */
         SL_FORWARD_TRY("experts' norm",
                        sl_forward_row_norm(f, r->x, w->experts_norm, NULL, f->a.early_h, r->n));
     if (cut && w->spec->parallel) /* of the rows that go on */
         SL_FORWARD_TRY("attention norm",
                        sl_forward_row_norm(f, r->x, w->attn_norm, w->attn_norm_bias, f->a.h, r->n));
-    status = sl_forward_route_first(f, r, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_forward_route_first(f, r, where));
     bool separate = w->attn_post_norm || spec->out_scale > 0;
     float *y = separate ? f->a.h : r->x;
     SL_FORWARD_TRY(
@@ -282,9 +271,7 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
                                                                  .n = f->hp->n_embd,
                                                                  .scale = spec->out_scale}));
     if (separate)
-        status = sl_forward_add_normed(f, r, y, w->attn_post_norm, where);
-    if (status != SL_OK)
-        return status;
+        SL_TRY(sl_forward_add_normed(f, r, y, w->attn_post_norm, where));
     sl_timeline_since(f->timeline, "attention", start, {"rows", s->n_rows});
     return SL_OK;
 }

@@ -31,9 +31,7 @@ static enum sl_status convolve(struct sl_forward *f, const struct sl_layer_weigh
 static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct sl_place *where) {
     const struct sl_layer_weights *w = &f->layers[where->layer];
     uint64_t start = sl_timeline_now(f->timeline);
-    enum sl_status status = convolve(f, w, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(convolve(f, w, where));
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     bool cut = sl_forward_cuts(f, where->layer);
@@ -43,9 +41,7 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
     }
     const float *mixed = f->a.mixed;
     if (cut)
-        status = sl_forward_cut(f, r, &mixed, f->hp->n_embd, where);
-    if (status != SL_OK)
-        return status;
+        SL_TRY(sl_forward_cut(f, r, &mixed, f->hp->n_embd, where));
     SL_FORWARD_TRY(
         "convolution's output",
         sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = mixed,

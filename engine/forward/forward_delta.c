@@ -89,14 +89,10 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
     uint64_t start = sl_timeline_now(f->timeline);
-    enum sl_status status = project(f, w, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(project(f, w, where));
     if (!f->resident)
         sl_fetch_poll(f->fetch);
-    status = recur(f, w, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(recur(f, w, where));
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     bool cut = sl_forward_cuts(f, where->layer);
@@ -114,9 +110,7 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
                                                                         d->n_head * d->head_dim}));
     const float *mixed = a->v;
     if (cut)
-        status = sl_forward_cut(f, r, &mixed, d->n_head * d->head_dim, where);
-    if (status != SL_OK)
-        return status;
+        SL_TRY(sl_forward_cut(f, r, &mixed, d->n_head * d->head_dim, where));
     SL_FORWARD_TRY("delta net out", sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                                              .x = mixed,
                                                              .n_tok = r->n,

@@ -64,11 +64,9 @@ uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_me
 }
 
 enum sl_status sl_forward_map_host(struct sl_forward *f, bool send_by_host, struct sl_err *err) {
+    SL_TRY(sl_slab_init(&f->pinned, sl_forward_pinned_bytes(f->hp, f->plan), false, err));
     enum sl_status status =
-        sl_slab_init(&f->pinned, sl_forward_pinned_bytes(f->hp, f->plan), false, err);
-    if (status != SL_OK)
-        return status;
-    status = sl_device_map_host(f->dev, f->pinned.base, f->pinned.size_bytes, &f->mapped);
+        sl_device_map_host(f->dev, f->pinned.base, f->pinned.size_bytes, &f->mapped);
     if (status != SL_OK) {
         double mib = (double)f->pinned.size_bytes / 0x1p20;
         sl_slab_release(&f->pinned);

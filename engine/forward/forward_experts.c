@@ -228,8 +228,8 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
     /* Right behind its logits, so that a device may do norm, logits and choice in one. */
     struct sl_op_router op = router_op(f, where->layer, r->n);
     SL_FORWARD_TRY("router", choose(f, where->layer, r, &op));
-    if (w->adjugate && (status = choose_adjugate(f, r, where)) != SL_OK)
-        return status;
+    if (w->adjugate)
+        SL_TRY(choose_adjugate(f, r, where));
     if (!early && (w->router_norm || w->experts_norm))
         SL_FORWARD_TRY("experts' norm",
                        sl_forward_norm(f, r->x, w->experts_norm ? w->experts_norm : w->ffn_norm,
@@ -444,24 +444,21 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
 static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
                           const struct sl_place *where) {
     const uint32_t *chosen = sl_forward_ids(f, where->layer);
-    enum sl_status status = sl_forward_route(f, r, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_forward_route(f, r, where));
     if (f->resident) {
-        status = resident_experts(f, r, where);
+        SL_TRY(resident_experts(f, r, where));
     } else {
         SL_FORWARD_TRY("copying the experts' rows", sl_forward_send_rows(f, where->layer, r));
         if (f->plan->reads_back)
             SL_FORWARD_TRY("reading the router's choice",
                            sl_forward_read_ids(f, where->layer, r->n, &chosen));
-        status = sl_forward_fetch(f, r, chosen, true, where);
+        SL_TRY(sl_forward_fetch(f, r, chosen, true, where));
     }
-    if (status == SL_OK)
-        status = sl_forward_join(f, r, where);
+    SL_TRY(sl_forward_join(f, r, where));
     /* What is resident on a device is read back for all layers at once. */
-    if (status == SL_OK && !(f->resident && f->plan->reads_back))
+    if (!(f->resident && f->plan->reads_back))
         sl_forward_count_routes(f, where->layer, r->n, r->of_step, chosen);
-    return status;
+    return SL_OK;
 }
 
 static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer) {

@@ -252,9 +252,7 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
     const struct sl_step *s = &f->step;
     const float *mixed = f->a.mixed;
     uint64_t start = sl_timeline_now(f->timeline);
-    enum sl_status status = project(f, w, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(project(f, w, where));
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     bool cut = sl_forward_cuts(f, where->layer);
@@ -262,15 +260,11 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         r->n = 0;
         return SL_OK;
     }
-    status = attend(f, w, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(attend(f, w, where));
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     if (cut)
-        status = sl_forward_cut(f, r, &mixed, c->n_head * c->head_dim_v, where);
-    if (status != SL_OK)
-        return status;
+        SL_TRY(sl_forward_cut(f, r, &mixed, c->n_head * c->head_dim_v, where));
     SL_FORWARD_TRY("attention out", sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                                              .x = mixed,
                                                              .n_tok = r->n,

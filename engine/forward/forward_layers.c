@@ -152,9 +152,7 @@ enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
     struct sl_step *s = &f->step;
     const struct sl_abort *give_up = where->give_up;
     *out_logits = NULL;
-    enum sl_status status = sl_forward_embed(f, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_forward_embed(f, where));
     struct sl_rows r = {f->a.x, s->n_rows, s->n_decode, NULL, f->row_failed};
     for (uint32_t i = 0; i < sl_answer_layers(hp); i++) {
         if (give_up && give_up->asked(give_up)) {
@@ -163,7 +161,7 @@ enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
         }
         where->layer = i;
         uint64_t start = sl_timeline_now(f->timeline);
-        status = sl_forward_layer(f, &r, where);
+        enum sl_status status = sl_forward_layer(f, &r, where);
         sl_timeline_since(f->timeline, "layer", start, {"layer", hp->first_layer + i});
         if (status != SL_OK)
             return status;
@@ -175,10 +173,7 @@ enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
         return sl_forward_send(f, where);
     if (!f->output.data || s->keep_all || !s->n_out || s->n_failed == s->n_rows)
         return SL_OK;
-    if (hp->n_draft && s->n_out < s->n_rows) {
-        status = sl_forward_cut(f, &r, NULL, 0, where);
-        if (status != SL_OK)
-            return status;
-    }
+    if (hp->n_draft && s->n_out < s->n_rows)
+        SL_TRY(sl_forward_cut(f, &r, NULL, 0, where));
     return sl_forward_output(f, r.x, r.n, r.n_decode, out_logits, where);
 }

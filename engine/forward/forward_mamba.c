@@ -120,14 +120,11 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         r->n = 0;
         return SL_OK;
     }
-    enum sl_status status = gate(f, w, where);
+    SL_TRY(gate(f, w, where));
     const float *mixed = f->a.v;
-    if (status == SL_OK && cut)
-        status = sl_forward_cut(f, r, &mixed, inner(&w->spec->mamba), where);
-    if (status == SL_OK)
-        status = out(f, r, mixed, where);
-    if (status != SL_OK)
-        return status;
+    if (cut)
+        SL_TRY(sl_forward_cut(f, r, &mixed, inner(&w->spec->mamba), where));
+    SL_TRY(out(f, r, mixed, where));
     sl_timeline_since(f->timeline, "Mamba", start, {"rows", f->step.n_rows});
     return SL_OK;
 }

@@ -81,13 +81,10 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
     const struct sl_layer_weights *w = &f->layers[where->layer];
     uint32_t inner = w->spec->mamba1.n_inner;
     uint64_t start = sl_timeline_now(f->timeline);
-    enum sl_status status = convolve(f, w, where);
-    if (status == SL_OK && !f->resident)
+    SL_TRY(convolve(f, w, where));
+    if (!f->resident)
         sl_fetch_poll(f->fetch);
-    if (status == SL_OK)
-        status = scan(f, w, where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(scan(f, w, where));
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     bool cut = sl_forward_cuts(f, where->layer);
@@ -103,9 +100,7 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
                                                         .n = (size_t)f->step.n_rows * inner}));
     const float *mixed = f->a.v;
     if (cut)
-        status = sl_forward_cut(f, r, &mixed, inner, where);
-    if (status != SL_OK)
-        return status;
+        SL_TRY(sl_forward_cut(f, r, &mixed, inner, where));
     SL_FORWARD_TRY(
         "Mamba's output",
         sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = mixed,

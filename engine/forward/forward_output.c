@@ -61,12 +61,10 @@ enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t 
     assert(f->step.keep_all && first + n <= f->step.n_rows && n <= f->plan->n_logit_rows);
     struct sl_place where = {err, UINT32_MAX, f->hp->first_layer, NULL};
     float *logits;
-    enum sl_status status =
-        sl_forward_output(f, f->a.x + (size_t)first * sl_row_elems(f->hp), n, 0, &logits, &where);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(
+        sl_forward_output(f, f->a.x + (size_t)first * sl_row_elems(f->hp), n, 0, &logits, &where));
     struct sl_logits read = {0};
-    status = sl_forward_read_back(f, false, logits, n, &read);
+    enum sl_status status = sl_forward_read_back(f, false, logits, n, &read);
     *out_logits = read.rows;
     return status == SL_OK ? SL_OK : sl_forward_at(&where, "reading back the logits", status);
 }

@@ -228,9 +228,7 @@ static enum sl_status plan_weights(const struct subject *s, bool experts, struct
                                    struct sl_err *err) {
     const struct sl_weights_part part = {experts, p->streamed_tables};
     struct sl_weights_layout layout;
-    enum sl_status status = sl_weights_layout_make(s->model, part, s->dev, &layout, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_weights_layout_make(s->model, part, s->dev, &layout, err));
     p->weight_bytes = layout.total_bytes;
     sl_weights_layout_release(&layout);
     return SL_OK;
@@ -752,11 +750,9 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
     p.n_micro_batches = max_u32(place->n_stages, 1) + (place->remote || c->remote);
     if (p.n_micro_batches > SL_MAX_STAGES)
         p.n_micro_batches = SL_MAX_STAGES; /* all that is kept of each has so many */
-    enum sl_status status = resolve_config(hp, c, err);
-    if (status == SL_OK && dev)
-        status = sl_layers_check(slice, c->kv_dtype, dev, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(resolve_config(hp, c, err));
+    if (dev)
+        SL_TRY(sl_layers_check(slice, c->kv_dtype, dev, err));
 
     /* Generation asks for one row's logits per session, and for those of its drafts. */
     if (sl_model_has_output(slice)) {
@@ -791,7 +787,7 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
     p.pinned_budget_bytes = c->pinned_bytes ? c->pinned_bytes : UINT64_MAX;
     const struct subject subject = {slice, place->whole, dev};
     struct sl_memory_plan begun = p;
-    status = plan_all(&subject, &p, err);
+    enum sl_status status = plan_all(&subject, &p, err);
     if (status == SL_ERR_CONFIG && place->n_stages == 1)
         status = blame_cache(&subject, &begun, p.least_bytes, err);
     if (status != SL_OK) {

@@ -141,10 +141,7 @@ enum sl_status sl_plan_slots(const struct sl_expert_layout *l, struct sl_memory_
     p->pinned_least_bytes = p->reads_back ? p->pinned_bytes + least : 0;
     if (p->pinned_budget_bytes < p->pinned_least_bytes)
         return sl_plan_refuse_pinned(p, p->pinned_least_bytes, err);
-    enum sl_status status =
-        sl_cache_split(classes, l->n_class, room_for_slots(p, others), p->class_slots, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_cache_split(classes, l->n_class, room_for_slots(p, others), p->class_slots, err));
     p->n_slots = 0;
     for (uint32_t c = 0; c < l->n_class; c++) {
         p->n_slots += p->class_slots[c];

@@ -326,10 +326,7 @@ static enum sl_status find_budgets(const struct sl_engine_config *config,
             planned->vram_each[i] = 0;
             continue;
         }
-        enum sl_status status =
-            free_vram(config, dev[i], sharers_of(names, i), &planned->vram_each[i], err);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(free_vram(config, dev[i], sharers_of(names, i), &planned->vram_each[i], err));
     }
     planned->n_vram = names->n;
     planned->vram_bytes = planned->vram_each[0];

@@ -220,10 +220,9 @@ enum sl_status sl_plan_stage_speeds(const struct sl_model *model, const struct s
                                     struct sl_plan_speed out_speeds[SL_MAX_STAGES],
                                     struct sl_err *err) {
     struct sl_expert_layout l;
-    enum sl_status status = sl_expert_layout_make(model, &l, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_expert_layout_make(model, &l, err));
     struct known known = {plan->streaming ? open_heat(model, &l, heat_file) : NULL, 0};
+    enum sl_status status = SL_OK;
     for (uint32_t i = 0; i < plan->n_stages && status == SL_OK; i++)
         status = stage_speed(model, &plan->stages[i], !i, &known, &out_speeds[i], err);
     if (known.heat)

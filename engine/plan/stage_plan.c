@@ -123,9 +123,7 @@ static enum sl_status join(const struct sl_model *model, struct sl_stage_plans *
                            struct sl_err *err) {
     struct sl_expert_layout whole, slice;
     struct sl_memory_plan *w = &plans->whole;
-    enum sl_status status = sl_expert_layout_make(model, &whole, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_expert_layout_make(model, &whole, err));
     *w = plans->at[0].plan;
     w->n_class = whole.n_class;
     w->n_logit_rows = plans->at[plans->n - 1].plan.n_logit_rows;
@@ -133,6 +131,7 @@ static enum sl_status join(const struct sl_model *model, struct sl_stage_plans *
     w->streaming = w->discrete = w->reads_back = false;
     memset(w->class_slots, 0, sizeof w->class_slots);
     memset(w->device_class_slots, 0, sizeof w->device_class_slots);
+    enum sl_status status = SL_OK;
     for (uint32_t i = 0; i < plans->n && status == SL_OK; i++) {
         const struct sl_memory_plan *p = &plans->at[i].plan;
         w->stages[i] = p->stages[i];

@@ -196,10 +196,7 @@ static enum sl_status take_over(struct sl_block_store *s, bool keep, struct sl_e
     struct sl_block_found *list = NULL;
     size_t n = 0, first = 0;
     uint64_t bytes = 0;
-    enum sl_status status =
-        sl_block_folder_list(&s->folder, keep, 2 * (size_t)s->index.max_blocks, &list, &n, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_block_folder_list(&s->folder, keep, 2 * (size_t)s->index.max_blocks, &list, &n, err));
     for (size_t i = 0; i < n; i++)
         bytes += list[i].file_bytes;
     for (; first < n && (bytes > s->disk_bytes || n - first > s->index.max_blocks); first++) {

@@ -24,17 +24,13 @@ static enum sl_status find_root(struct sl_engine *e, struct sl_hash128 *out_root
     for (uint32_t i = 0; i < e->n_stages; i++) {
         struct sl_stage_call call = {.ask = {.what = SL_STAGE_HELLO}};
         const struct sl_stage_hello *h = &call.answer.hello;
-        enum sl_status status = sl_stage_ask(e->ports[i], &call, err);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_stage_ask(e->ports[i], &call, err));
         if (i == 0) {
             first = h->arithmetic;
-            status = sl_model_identity(e->model, &stores, first, out_root, err);
+            SL_TRY(sl_model_identity(e->model, &stores, first, out_root, err));
         } else {
             sl_model_identity_add(first, h->arithmetic, h->first_layer, h->n_layer, out_root);
         }
-        if (status != SL_OK)
-            return status;
     }
     return SL_OK;
 }

@@ -38,10 +38,7 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_micro_batch *l, bo
                                                      .drafts = drafts,
                                                      .out = UINT32_MAX};
         sl_session_pass(e, s);
-        enum sl_status status =
-            sl_slot_reserve(e, s->slot, &s->held, sl_draft_layer_positions(e, s, end + drafts));
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_slot_reserve(e, s->slot, &s->held, sl_draft_layer_positions(e, s, end + drafts)));
         for (uint32_t pos = s->n_fed; pos < end; pos++)
             sl_step_add_row(e, step, s->slot, pos, s->history[pos]);
         if (step->keep_all) {
