@@ -864,20 +864,16 @@ static enum sl_status check_globals(struct sl_model *m, struct sl_err *err) {
 }
 
 enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
-    enum sl_status status = SL_OK;
-    for (uint64_t i = 0; i < sl_gguf_n_tensors(m->gguf) && status == SL_OK; i++)
-        status = place(m, sl_gguf_tensor_at(m->gguf, i), err);
-    if (status != SL_OK)
-        return status;
+    for (uint64_t i = 0; i < sl_gguf_n_tensors(m->gguf); i++)
+        SL_TRY(place(m, sl_gguf_tensor_at(m->gguf, i), err));
     if (!m->global[SL_G_TOKEN_EMBD])
         return missing(m, err, global_rules[SL_G_TOKEN_EMBD].name);
-    if ((status = find_vocab(m, err)) != SL_OK)
-        return status;
+    SL_TRY(find_vocab(m, err));
     if (!m->global[SL_G_OUTPUT])
         m->global[SL_G_OUTPUT] = m->global[SL_G_TOKEN_EMBD]; /* tied */
     if (m->hp.n_embd_layer)
         m->global[SL_G_LAYER_TOKENS] = m->global[SL_G_TOKEN_EMBD];
-    status = check_globals(m, err);
+    enum sl_status status = check_globals(m, err);
     for (uint32_t l = 0; l < m->hp.n_layer && status == SL_OK; l++) {
         struct sl_layer *layer = &m->layers[l];
         sl_roles required = roles_of(m->arch, &m->hp, &layer->spec).needs;

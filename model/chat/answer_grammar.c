@@ -169,11 +169,9 @@ static enum sl_status put_harmony(struct sl_answer_rules *c) {
     static const char *const end = "<|end|>";
     struct sl_buf *b = c->b;
     uint32_t text = 0, n = calls(c) ? (uint32_t)json_array_size(c->g->tools) : 0;
-    enum sl_status status = sl_answer_free_text(c, &end, 1, &text);
-    for (uint32_t i = 0; i < n && status == SL_OK; i++)
-        status = sl_answer_arguments(c, i);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_answer_free_text(c, &end, 1, &text));
+    for (uint32_t i = 0; i < n; i++)
+        SL_TRY(sl_answer_arguments(c, i));
     sl_buf_puts(b, "sl-json ::= (\" \" (");
     sl_answer_put_marker(c, b, "<|constrain|>");
     sl_buf_puts(b, ")? \"json\")?\nsl-before ::= (");

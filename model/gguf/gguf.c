@@ -214,9 +214,7 @@ static enum sl_status open_parts(struct sl_gguf *g, const char *path, int64_t co
                        "%s: one of %" PRId64 " parts, but the name does not end in "
                        "-00001-of-%05" PRId64 ".gguf: give the parts their names back",
                        shown, count, count);
-    enum sl_status status = check_part(&g->files[0], 0, count, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(check_part(&g->files[0], 0, count, err));
     struct sl_gguf_file *files = realloc(g->files, (size_t)count * sizeof *files);
     if (!files)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory for %" PRId64 " parts", count);
@@ -227,6 +225,7 @@ static enum sl_status open_parts(struct sl_gguf *g, const char *path, int64_t co
         if (!part)
             return sl_fail(err, SL_ERR_NOMEM, "out of memory");
         g->n_files = i + 1;
+        enum sl_status status = SL_OK;
         if (access(part, F_OK) != 0)
             status = sl_fail(err, SL_ERR_IO,
                              "%s: part %" PRIu32 " of %" PRId64
@@ -235,10 +234,8 @@ static enum sl_status open_parts(struct sl_gguf *g, const char *path, int64_t co
         else
             status = open_file(part, &g->files[i], err);
         free(part);
-        if (status == SL_OK)
-            status = check_part(&g->files[i], i, count, err);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(status);
+        SL_TRY(check_part(&g->files[i], i, count, err));
     }
     return SL_OK;
 }

@@ -114,16 +114,13 @@ static enum sl_status read_u64(struct reader *r, uint64_t *out) {
 
 static enum sl_status read_str(struct reader *r, uint64_t max_bytes, struct sl_str *out) {
     uint64_t at = r->pos, len;
-    enum sl_status status = read_u64(r, &len);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(read_u64(r, &len));
     /* Past the end is the likelier mistake, and its text the clearer one. */
     if (len > max_bytes && len <= r->f->size_bytes - r->pos)
         return fail_at(r, SL_ERR_CORRUPT, at,
                        "%s: a string of %" PRIu64 " bytes, at most %" PRIu64 " are allowed",
                        r->what, len, max_bytes);
-    if ((status = need(r, len)) != SL_OK)
-        return status;
+    SL_TRY(need(r, len));
     out->ptr = (const char *)r->f->meta + r->pos;
     out->len = (size_t)len;
     r->pos += len;
@@ -133,11 +130,8 @@ static enum sl_status read_str(struct reader *r, uint64_t max_bytes, struct sl_s
 static enum sl_status read_array(struct reader *r, struct sl_gguf_kv *kv, uint64_t at) {
     uint32_t type;
     uint64_t n;
-    enum sl_status status = read_u32(r, &type);
-    if (status == SL_OK)
-        status = read_u64(r, &n);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(read_u32(r, &type));
+    SL_TRY(read_u64(r, &n));
     if (type > SL_GGUF_F64)
         return fail_at(r, SL_ERR_CORRUPT, at,
                        "%s: array of value type %" PRIu32 ", which does not exist", r->what, type);
@@ -153,15 +147,13 @@ static enum sl_status read_array(struct reader *r, struct sl_gguf_kv *kv, uint64
                        "byte %" PRIu64,
                        r->what, n, r->f->size_bytes);
     if (type != SL_GGUF_STRING) {
-        if ((status = need(r, n * elem_bytes)) != SL_OK)
-            return status;
+        SL_TRY(need(r, n * elem_bytes));
         r->pos += n * elem_bytes;
         return SL_OK;
     }
     for (uint64_t i = 0; i < n; i++) {
         struct sl_str s;
-        if ((status = read_str(r, SL_GGUF_MAX_STRING_BYTES, &s)) != SL_OK)
-            return status;
+        SL_TRY(read_str(r, SL_GGUF_MAX_STRING_BYTES, &s));
     }
     return SL_OK;
 }
@@ -171,16 +163,13 @@ static enum sl_status read_kv(struct reader *r, struct sl_gguf_kv *kv, uint64_t 
     uint32_t type;
     snprintf(r->what, sizeof r->what, "the name of key %" PRIu64 " of %" PRIu64, index + 1,
              r->f->n_kv);
-    enum sl_status status = read_str(r, SL_GGUF_MAX_KEY_BYTES, &kv->key);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(read_str(r, SL_GGUF_MAX_KEY_BYTES, &kv->key));
     if (kv->key.len == 0)
         return fail_at(r, SL_ERR_CORRUPT, at, "%s is empty", r->what);
     char name[96];
     snprintf(r->what, sizeof r->what, "key '%s'", sl_str_escape(kv->key, name, sizeof name));
     at = r->pos;
-    if ((status = read_u32(r, &type)) != SL_OK)
-        return status;
+    SL_TRY(read_u32(r, &type));
     if (type > SL_GGUF_F64)
         return fail_at(r, SL_ERR_CORRUPT, at, "%s: value type %" PRIu32 " does not exist", r->what,
                        type);
@@ -188,19 +177,16 @@ static enum sl_status read_kv(struct reader *r, struct sl_gguf_kv *kv, uint64_t 
     kv->n_elems = 1;
     if (type == SL_GGUF_ARRAY) {
         uint64_t payload = r->pos + 4 + 8; /* past the element type and the count */
-        if ((status = read_array(r, kv, at)) != SL_OK)
-            return status;
+        SL_TRY(read_array(r, kv, at));
         kv->data = r->f->meta + payload;
         kv->data_bytes = r->pos - payload;
     } else if (type == SL_GGUF_STRING) {
         struct sl_str s;
-        if ((status = read_str(r, SL_GGUF_MAX_STRING_BYTES, &s)) != SL_OK)
-            return status;
+        SL_TRY(read_str(r, SL_GGUF_MAX_STRING_BYTES, &s));
         kv->data = s.ptr;
         kv->data_bytes = s.len;
     } else {
-        if ((status = need(r, type_bytes[type])) != SL_OK)
-            return status;
+        SL_TRY(need(r, type_bytes[type]));
         kv->data = r->f->meta + r->pos;
         kv->data_bytes = type_bytes[type];
         if (type == SL_GGUF_BOOL && r->f->meta[r->pos] > 1)
@@ -267,29 +253,26 @@ static enum sl_status read_tensor(struct reader *r, struct sl_gguf_tensor *t, ui
     uint64_t at = r->pos;
     snprintf(r->what, sizeof r->what, "the name of tensor %" PRIu64 " of %" PRIu64, index + 1,
              r->f->n_tensors);
-    enum sl_status status = read_str(r, SL_GGUF_MAX_NAME_BYTES, &t->name);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(read_str(r, SL_GGUF_MAX_NAME_BYTES, &t->name));
     if (t->name.len == 0)
         return fail_at(r, SL_ERR_CORRUPT, at, "%s is empty", r->what);
     char name[96];
     snprintf(r->what, sizeof r->what, "tensor '%s'", sl_str_escape(t->name, name, sizeof name));
 
     uint64_t dims_at = r->pos;
-    if ((status = read_u32(r, &t->n_dims)) != SL_OK)
-        return status;
+    SL_TRY(read_u32(r, &t->n_dims));
     if (t->n_dims == 0 || t->n_dims > SL_GGUF_MAX_DIMS)
         return fail_at(r, SL_ERR_CORRUPT, dims_at, "%s: %" PRIu32 " dimensions, 1 to 4 are allowed",
                        r->what, t->n_dims);
     for (uint32_t d = 0; d < SL_GGUF_MAX_DIMS; d++) {
         t->ne[d] = 1;
-        if (d < t->n_dims && (status = read_u64(r, &t->ne[d])) != SL_OK)
-            return status;
+        if (d < t->n_dims)
+            SL_TRY(read_u64(r, &t->ne[d]));
     }
     uint32_t type;
     at = r->pos;
-    if ((status = read_u32(r, &type)) != SL_OK || (status = read_u64(r, &t->offset_bytes)) != SL_OK)
-        return status;
+    SL_TRY(read_u32(r, &type));
+    SL_TRY(read_u64(r, &t->offset_bytes));
     if (!sl_dtype_stored(type))
         return refuse_type(r, at, type);
     t->dtype = (enum sl_dtype)type;
@@ -352,9 +335,7 @@ static enum sl_status read_header(struct reader *r) {
     if (f->size_bytes < 4)
         return sl_fail(r->err, SL_ERR_CORRUPT, "%s: not a GGUF file: only %" PRIu64 " bytes",
                        short_path, f->size_bytes);
-    enum sl_status status = need(r, 4);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(need(r, 4));
     if (memcmp(f->meta, "GGUF", 4) != 0) {
         struct sl_str head = {(const char *)f->meta, 4};
         char text[24];
@@ -368,8 +349,7 @@ static enum sl_status read_header(struct reader *r) {
                        short_path, sl_str_escape(head, text, sizeof text), hint);
     }
     r->pos = 4;
-    if ((status = read_u32(r, &f->version)) != SL_OK)
-        return status;
+    SL_TRY(read_u32(r, &f->version));
     if (f->version != 0 && (f->version & 0xffff) == 0)
         return fail_at(r, SL_ERR_UNSUPPORTED, 4,
                        "a big-endian GGUF file; only little-endian ones are supported");
@@ -378,28 +358,27 @@ static enum sl_status read_header(struct reader *r) {
                        "GGUF version %" PRIu32 " is not supported, versions 2 and 3 are%s",
                        f->version, f->version == 1 ? ": convert the model again" : "");
     uint64_t at = r->pos;
-    if ((status = read_u64(r, &f->n_tensors)) != SL_OK || (status = read_u64(r, &f->n_kv)) != SL_OK)
-        return status;
+    SL_TRY(read_u64(r, &f->n_tensors));
+    SL_TRY(read_u64(r, &f->n_kv));
     /* The smallest entries: a tensor takes 8+1+4+8+4+8 bytes, a key 8+1+4+1. */
     uint64_t rest = f->size_bytes - r->pos;
     if (f->n_tensors > SL_GGUF_MAX_TENSORS || f->n_tensors > rest / 33)
-        status = fail_at(r, SL_ERR_CORRUPT, at,
-                         "a count of %" PRIu64 " tensors (limit %u) does not fit a file of %" PRIu64
-                         " bytes",
-                         f->n_tensors, SL_GGUF_MAX_TENSORS, f->size_bytes);
-    else if (f->n_kv > SL_GGUF_MAX_KV || f->n_kv > rest / 14)
-        status = fail_at(r, SL_ERR_CORRUPT, at + 8,
-                         "a count of %" PRIu64 " keys (limit %u) does not fit a file of %" PRIu64
-                         " bytes",
-                         f->n_kv, SL_GGUF_MAX_KV, f->size_bytes);
-    return status;
+        return fail_at(r, SL_ERR_CORRUPT, at,
+                       "a count of %" PRIu64 " tensors (limit %u) does not fit a file of %" PRIu64
+                       " bytes",
+                       f->n_tensors, SL_GGUF_MAX_TENSORS, f->size_bytes);
+    if (f->n_kv > SL_GGUF_MAX_KV || f->n_kv > rest / 14)
+        return fail_at(r, SL_ERR_CORRUPT, at + 8,
+                       "a count of %" PRIu64 " keys (limit %u) does not fit a file of %" PRIu64
+                       " bytes",
+                       f->n_kv, SL_GGUF_MAX_KV, f->size_bytes);
+    return SL_OK;
 }
 
 static enum sl_status parse_all(struct reader *r) {
     struct sl_gguf_file *f = r->f;
-    enum sl_status status = read_header(r);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(read_header(r));
+    enum sl_status status = SL_OK;
     f->kv = calloc((size_t)f->n_kv + 1, sizeof *f->kv);
     f->tensors = calloc((size_t)f->n_tensors + 1, sizeof *f->tensors);
     uint64_t *entry_at = calloc((size_t)f->n_tensors + 1, sizeof *entry_at);

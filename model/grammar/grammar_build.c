@@ -151,8 +151,8 @@ enum sl_status sl_g_repeat(struct sl_grammar *g, struct sl_gfrag *f, uint32_t le
     for (uint32_t i = 0; i < copies; i++) {
         /* Copied before it is linked, so that the copy's exit is open. */
         struct sl_gfrag next = part;
-        if (i + 1 < copies && (status = copy_frag(g, &part, &next, err)) != SL_OK)
-            return status;
+        if (i + 1 < copies)
+            SL_TRY(copy_frag(g, &part, &next, err));
         uint32_t start = part.start;
         bool optional = i >= least;
         bool loops = endless && i + 1 == copies;

@@ -364,16 +364,14 @@ static enum sl_status repeats(struct parser *p, struct sl_gfrag *f) {
         case '{': {
             p->at++;
             skip_space(p);
-            enum sl_status status = peek(p) == ',' ? SL_OK : number(p, &least);
-            if (status != SL_OK)
-                return status;
+            SL_TRY(peek(p) == ',' ? SL_OK : number(p, &least));
             most = least;
             if (peek(p) == ',') {
                 p->at++;
                 skip_space(p);
                 most = SL_G_NONE;
-                if (peek(p) != '}' && (status = number(p, &most)) != SL_OK)
-                    return status;
+                if (peek(p) != '}')
+                    SL_TRY(number(p, &most));
             }
             if (peek(p) != '}')
                 return bad(p, "'}' is expected");
@@ -385,9 +383,7 @@ static enum sl_status repeats(struct parser *p, struct sl_gfrag *f) {
             return SL_OK;
         }
         p->at++;
-        enum sl_status status = where(p, sl_g_repeat(p->g, f, least, most, p->err));
-        if (status != SL_OK)
-            return status;
+        SL_TRY(where(p, sl_g_repeat(p->g, f, least, most, p->err)));
     }
 }
 
@@ -438,21 +434,17 @@ static bool at_end(struct parser *p) {
 
 static enum sl_status sequence(struct parser *p, struct sl_gfrag *out) {
     bool any = false;
-    enum sl_status status = SL_OK;
-    while (status == SL_OK && !at_end(p)) {
+    while (!at_end(p)) {
         struct sl_gfrag f;
-        status = item(p, &f);
-        if (status == SL_OK)
-            status = repeats(p, &f);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(item(p, &f));
+        SL_TRY(repeats(p, &f));
         if (any)
             sl_g_append(p->g, out, &f);
         else
             *out = f;
         any = true;
     }
-    return any ? status : where(p, sl_g_empty(p->g, out, p->err));
+    return any ? SL_OK : where(p, sl_g_empty(p->g, out, p->err));
 }
 
 static enum sl_status alternatives(struct parser *p, struct sl_gfrag *out) {

@@ -173,9 +173,7 @@ enum sl_status sl_schema_put_array(struct sl_schema *c, const json_t *s, struct 
     if (prefix && !json_is_array(prefix))
         return sl_fail(c->err, SL_ERR_INVALID, "prefixItems must be an array");
     uint32_t least, most, n_prefix = (uint32_t)json_array_size(prefix);
-    enum sl_status status = sl_schema_counts(c, s, "minItems", "maxItems", &least, &most);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_schema_counts(c, s, "minItems", "maxItems", &least, &most));
     const json_t *at_least = json_object_get(s, "minContains");
     if (json_object_get(s, "contains") &&
         !(at_least && json_number_value(at_least) == 0 && !json_object_get(s, "maxContains"))) {
@@ -187,13 +185,13 @@ enum sl_status sl_schema_put_array(struct sl_schema *c, const json_t *s, struct 
         !(json_is_false(rest) && n_prefix <= 1)) {
         bool done = false;
         if (!prefix)
-            status = put_unique(c, rest, least, most, &done, b);
-        if (status == SL_OK && !done && c->strict)
-            status = sl_fail(c->err, SL_ERR_INVALID,
-                             "uniqueItems: with strict it is supported for items of enum, const, "
-                             "boolean or null alone");
-        if (status != SL_OK || done)
-            return status;
+            SL_TRY(put_unique(c, rest, least, most, &done, b));
+        if (done)
+            return SL_OK;
+        if (c->strict)
+            return sl_fail(c->err, SL_ERR_INVALID,
+                           "uniqueItems: with strict it is supported for items of enum, const, "
+                           "boolean or null alone");
     }
     if (n_prefix > SL_SCHEMA_MAX_DEPTH)
         return sl_fail(c->err, SL_ERR_INVALID, "prefixItems: at most %u are supported",
@@ -207,7 +205,7 @@ enum sl_status sl_schema_put_array(struct sl_schema *c, const json_t *s, struct 
     char item[24];
     uint32_t n_open = 0;
     for (uint32_t i = 0; i < n_prefix; i++) {
-        status = sl_schema_item(c, json_array_get(prefix, i), item);
+        enum sl_status status = sl_schema_item(c, json_array_get(prefix, i), item);
         if (i >= least && sl_schema_took_nothing(c, status)) {
             closed = true; /* the array ends before it */
             break;
@@ -221,9 +219,7 @@ enum sl_status sl_schema_put_array(struct sl_schema *c, const json_t *s, struct 
         sl_buf_printf(b, "%s %s", i ? " \",\" ws" : "", item);
     }
     if (!closed && most > n_prefix) {
-        status = sl_schema_item(c, rest, item);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_schema_item(c, rest, item));
         uint32_t need = least > n_prefix ? least - n_prefix : 0;
         uint32_t can = most == SL_SCHEMA_NO_MAX ? most : most - n_prefix;
         if (n_prefix) {

@@ -412,7 +412,6 @@ static enum sl_status check_names(struct sl_schema *c, const json_t *a, const js
 /* Adds to sum, a copy of a, what b says by keywords that can be merged one by one. */
 static enum sl_status merge_keywords(struct sl_schema *c, json_t *sum, const json_t *a,
                                      const json_t *b) {
-    enum sl_status status;
     const char *key;
     json_t *y;
     json_object_foreach((json_t *)b, key, y) {
@@ -425,11 +424,8 @@ static enum sl_status merge_keywords(struct sl_schema *c, json_t *sum, const jso
             both = json_incref(y);
         } else if (strcmp(key, "type") == 0) {
             unsigned tx, ty;
-            status = sl_schema_types(c, a, &tx);
-            if (status == SL_OK)
-                status = sl_schema_types(c, b, &ty);
-            if (status != SL_OK)
-                return status;
+            SL_TRY(sl_schema_types(c, a, &tx));
+            SL_TRY(sl_schema_types(c, b, &ty));
             both = sl_schema_type_names(tx & ty);
         } else {
             both = merge_keyword(c, key, x, y, &conflict);
@@ -524,17 +520,14 @@ enum sl_status sl_schema_disjoint(struct sl_schema *c, const json_t *a, const js
         return SL_OK;
     }
     unsigned ta, tb;
-    enum sl_status status = sl_schema_spend(c, 1);
-    if (status == SL_OK)
-        status = sl_schema_types(c, a, &ta);
-    if (status == SL_OK)
-        status = sl_schema_types(c, b, &tb);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_schema_spend(c, 1));
+    SL_TRY(sl_schema_types(c, a, &ta));
+    SL_TRY(sl_schema_types(c, b, &tb));
     if (!(ta & tb)) {
         *out = true;
         return SL_OK;
     }
+    enum sl_status status = SL_OK;
     json_t *own_a, *own_b;
     const json_t *x = sl_schema_values(a, &own_a), *y = sl_schema_values(b, &own_b);
     if (json_is_array(x) && json_is_array(y)) {

@@ -195,9 +195,7 @@ static enum sl_status negate(struct sl_schema *c, const json_t *s, uint32_t dept
     *out = NULL;
     if (depth > 16)
         return sl_fail(c->err, SL_ERR_INVALID, "not: nested too deep, or in a circle");
-    enum sl_status status = sl_schema_spend(c, 1);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_schema_spend(c, 1));
     if (json_is_boolean(s)) {
         *out = json_boolean(json_is_false(s));
         return SL_OK;
@@ -216,6 +214,7 @@ static enum sl_status negate(struct sl_schema *c, const json_t *s, uint32_t dept
     w.list = json_array();
     if (!w.list)
         return sl_schema_no_memory(c);
+    enum sl_status status = SL_OK;
     if (json_object_get(s, "type")) {
         json_t *only = json_pack("{s:O}", "type", json_object_get(s, "type"));
         unsigned types = SL_TYPE_ALL;

@@ -167,9 +167,7 @@ static enum sl_status multiples(struct sl_schema *c, double of, long long lo, bo
 
 enum sl_status sl_schema_integer(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
     struct bound min, max;
-    enum sl_status status = sl_schema_check_bounds(c, s);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_schema_check_bounds(c, s));
     narrow(&min, s, "minimum", "exclusiveMinimum", 1);
     narrow(&max, s, "maximum", "exclusiveMaximum", -1);
     long double lo_d = min.open && min.at == ceill(min.at) ? min.at + 1 : ceill(min.at);
@@ -199,6 +197,7 @@ enum sl_status sl_schema_integer(struct sl_schema *c, const json_t *s, struct sl
         }
         step_by = (double)(m / a);
     }
+    enum sl_status status = SL_OK;
     if (step_by != 1)
         status = multiples(c, step_by, lo, min.there, hi, max.there, b);
     else

@@ -235,10 +235,8 @@ static enum sl_status other_member(struct sl_schema *c, const json_t *named, str
         qsort(sorted, n, sizeof *sorted, by_text);
     status = n ? other_keys(c, sorted, n, 0, &keys) : SL_OK;
     free(sorted);
-    if (status == SL_OK)
-        status = sl_schema_item(c, value, val);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(status);
+    SL_TRY(sl_schema_item(c, value, val));
     *out_rule = c->n_rules++;
     if (n)
         sl_buf_printf(c->out, "m%u ::= \"\\\"\" k%u \":\" sp %s\n", *out_rule, keys, val);

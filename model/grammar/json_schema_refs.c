@@ -184,9 +184,7 @@ enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t 
         return sl_fail(c->err, SL_ERR_INVALID,
                        "$ref or allOf: nested more than %u deep, or in a circle",
                        SL_SCHEMA_MAX_DEPTH);
-    enum sl_status status = sl_schema_spend(c, 1);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_schema_spend(c, 1));
     if (json_is_boolean(s)) {
         *out = json_incref((json_t *)s);
         return SL_OK;
@@ -194,11 +192,9 @@ enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t 
     if (!json_is_object(s))
         return sl_fail(c->err, SL_ERR_INVALID, "a schema must be an object, true or false");
     json_t *expanded = NULL;
-    status = expand(c, s, &expanded);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(expand(c, s, &expanded));
     if (expanded) {
-        status = sl_schema_flatten(c, expanded, depth + 1, out);
+        enum sl_status status = sl_schema_flatten(c, expanded, depth + 1, out);
         json_decref(expanded);
         return status;
     }
@@ -210,7 +206,7 @@ enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t 
             return SL_OK;
         }
         json_t *own = NULL;
-        status = sl_schema_copy(c, s, &own);
+        enum sl_status status = sl_schema_copy(c, s, &own);
         if (status == SL_OK)
             status = close_unevaluated(c, own);
         if (status == SL_OK)
@@ -224,7 +220,7 @@ enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t 
     if (all && !json_is_array(all))
         return sl_fail(c->err, SL_ERR_INVALID, "allOf must be an array");
     json_t *sum = NULL;
-    status = sl_schema_copy(c, s, &sum);
+    enum sl_status status = sl_schema_copy(c, s, &sum);
     if (status == SL_OK)
         status = sl_schema_spend(c, json_string_length(ref) / 16); /* to be walked */
     if (sum) {

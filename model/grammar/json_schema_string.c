@@ -22,9 +22,7 @@ static enum sl_status add_all(struct sl_schema *c, const json_t *s, const char *
             if (!text)
                 continue;
         }
-        enum sl_status status = sl_schema_spend(c, 1 + strlen(text) / 64);
-        if (status != SL_OK)
-            return status;
+        SL_TRY(sl_schema_spend(c, 1 + strlen(text) / 64));
         *set = sl_rx_and(x, *set, sl_rx_pattern(x, text, strlen(text)));
         if (x->status != SL_OK)
             return x->status;
@@ -59,15 +57,10 @@ static enum sl_status keep_out(struct sl_schema *c, const json_t *s, struct sl_r
 enum sl_status sl_schema_strings(struct sl_schema *c, const json_t *s, struct sl_rx *x,
                                  uint32_t *out_set) {
     uint32_t least, most, set = SL_RX_ANY;
-    enum sl_status status = sl_schema_counts(c, s, "minLength", "maxLength", &least, &most);
-    if (status == SL_OK)
-        status = add_all(c, s, "pattern", x, &set);
-    if (status == SL_OK)
-        status = add_all(c, s, "format", x, &set);
-    if (status == SL_OK)
-        status = keep_out(c, s, x, &set);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_schema_counts(c, s, "minLength", "maxLength", &least, &most));
+    SL_TRY(add_all(c, s, "pattern", x, &set));
+    SL_TRY(add_all(c, s, "format", x, &set));
+    SL_TRY(keep_out(c, s, x, &set));
     const struct sl_rx_node *n = &x->nodes[set];
     if (!n->direct || n->min_len < least || n->max_len > most)
         set = sl_rx_and(x, set, sl_rx_lengths(x, least, most));

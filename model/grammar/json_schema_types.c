@@ -75,9 +75,7 @@ enum sl_status sl_schema_types(struct sl_schema *c, const json_t *s, unsigned *o
     const json_t *t = json_object_get(s, "type");
     unsigned types = t ? 0 : SL_TYPE_ALL;
     size_t n = json_is_array(t) ? json_array_size(t) : t ? 1 : 0;
-    enum sl_status status = sl_schema_spend(c, n / 8);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_schema_spend(c, n / 8));
     for (size_t i = 0; i < n; i++) {
         const json_t *one = json_is_array(t) ? json_array_get(t, i) : t;
         unsigned type = types_named(json_string_value(one));
@@ -89,6 +87,7 @@ enum sl_status sl_schema_types(struct sl_schema *c, const json_t *s, unsigned *o
     }
     json_t *own;
     const json_t *values = sl_schema_values(s, &own), *v;
+    enum sl_status status = SL_OK;
     if (json_is_array(values)) {
         unsigned of_values = 0;
         size_t i;

@@ -889,9 +889,7 @@ enum sl_status sl_synth_plan(const struct sl_synth_config *c, struct sl_synth_pl
                              struct sl_err *err) {
     uint32_t traits;
     memset(p, 0, sizeof *p);
-    enum sl_status status = check(c, &traits, err);
-    if (status)
-        return status;
+    SL_TRY(check(c, &traits, err));
     uint64_t n = c->n_embd;
     add(p, c->embd, SL_FILL_EMBEDDING, 1, n, c->n_vocab, 0, "token_embd.weight", -1);
     for (uint32_t l = 0; l < c->n_layer + c->n_nextn; l++)

@@ -182,18 +182,13 @@ static enum sl_status split_step(struct run *r, uint32_t step, const char *text,
     size_t done = 0; /* everything before it is with the next step */
     while (done < len) {
         size_t start, end;
-        enum sl_status status = next_match(r, step, text, len, done, &start, &end);
-        if (status != SL_OK)
-            return status;
-        if (start > done && (status = split_step(r, step + 1, text + done, start - done)) != SL_OK)
-            return status;
-        if (end > start) {
-            status = r->p->kind[step] == SL_PRETOK_GROUPS3
-                         ? split_threes(r, step, text + start, end - start)
-                         : split_step(r, step + 1, text + start, end - start);
-            if (status != SL_OK)
-                return status;
-        }
+        SL_TRY(next_match(r, step, text, len, done, &start, &end));
+        if (start > done)
+            SL_TRY(split_step(r, step + 1, text + done, start - done));
+        if (end > start)
+            SL_TRY(r->p->kind[step] == SL_PRETOK_GROUPS3
+                       ? split_threes(r, step, text + start, end - start)
+                       : split_step(r, step + 1, text + start, end - start));
         /* No pattern in the table matches nothing; were one to, the rest stays one piece. */
         if (end == start && end < len)
             return split_step(r, step + 1, text + end, len - end);

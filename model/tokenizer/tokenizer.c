@@ -33,10 +33,7 @@ static enum sl_status find_array(const struct sl_gguf *g, const char *key, enum 
 static enum sl_status load_tokens(struct sl_tokenizer *t, const struct sl_gguf *g,
                                   struct sl_err *err) {
     const struct sl_gguf_kv *tokens;
-    enum sl_status status =
-        find_array(g, "tokenizer.ggml.tokens", SL_GGUF_STRING, SL_GGUF_STRING, 1, &tokens, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(find_array(g, "tokenizer.ggml.tokens", SL_GGUF_STRING, SL_GGUF_STRING, 1, &tokens, err));
     if (!tokens)
         return sl_fail(err, SL_ERR_CORRUPT,
                        "tokenizer.ggml.tokens is missing: the file has no "
@@ -67,10 +64,8 @@ static enum sl_status load_tokens(struct sl_tokenizer *t, const struct sl_gguf *
             return sl_fail(err, SL_ERR_NOMEM, "out of memory for %u tokens", t->n_vocab);
     }
     const struct sl_gguf_kv *types;
-    status = find_array(g, "tokenizer.ggml.token_type", SL_GGUF_I32, SL_GGUF_U32, t->n_vocab,
-                        &types, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(find_array(g, "tokenizer.ggml.token_type", SL_GGUF_I32, SL_GGUF_U32, t->n_vocab, &types,
+                      err));
     /* GGUF: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. */
     static const uint8_t attr_of_type[] = {0,
                                            SL_ATTR_NORMAL,
@@ -89,10 +84,7 @@ static enum sl_status load_tokens(struct sl_tokenizer *t, const struct sl_gguf *
 static enum sl_status load_merges(struct sl_tokenizer *t, const struct sl_gguf *g,
                                   struct sl_err *err) {
     const struct sl_gguf_kv *merges;
-    enum sl_status status =
-        find_array(g, "tokenizer.ggml.merges", SL_GGUF_STRING, SL_GGUF_STRING, 0, &merges, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(find_array(g, "tokenizer.ggml.merges", SL_GGUF_STRING, SL_GGUF_STRING, 0, &merges, err));
     if (!merges)
         return sl_fail(err, SL_ERR_CORRUPT,
                        "tokenizer.ggml.merges is missing: a 'gpt2' vocabulary "
@@ -156,8 +148,7 @@ static enum sl_status load_bpe(struct sl_tokenizer *t, const struct sl_gguf *g, 
         pre = (struct sl_str){"default", 7};
     } else if (status != SL_OK)
         return status;
-    if ((status = sl_pretok_create(pre.ptr, pre.len, &t->pretok, err)) != SL_OK)
-        return status;
+    SL_TRY(sl_pretok_create(pre.ptr, pre.len, &t->pretok, err));
     snprintf(t->kind, sizeof t->kind, "%s/%.*s", gemma4 ? "gemma4" : "gpt2", (int)pre.len, pre.ptr);
     t->add_bos = sl_pretok_traits(t->pretok)->add_bos;
     t->raw = sl_pretok_traits(t->pretok)->raw;
@@ -184,10 +175,8 @@ static enum sl_status load_spm(struct sl_tokenizer *t, const struct sl_gguf *g,
     if (status != SL_OK && status != SL_AGAIN)
         return status;
     const struct sl_gguf_kv *scores;
-    status =
-        find_array(g, "tokenizer.ggml.scores", SL_GGUF_F32, SL_GGUF_I32, t->n_vocab, &scores, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(
+        find_array(g, "tokenizer.ggml.scores", SL_GGUF_F32, SL_GGUF_I32, t->n_vocab, &scores, err));
     t->scores = calloc(t->n_vocab, sizeof *t->scores);
     if (!t->scores)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory for %u tokens", t->n_vocab);
@@ -327,11 +316,9 @@ static enum sl_status encode(const struct sl_tokenizer *t, const char *text, siz
     bool add_special = flags & SL_ENCODE_ADD_SPECIAL;
     size_t n_before = out_ids->n, n_fragments;
     struct sl_fragment *fragments;
-    enum sl_status status =
-        sl_matcher_cut(flags & SL_ENCODE_PARSE_SPECIAL ? &t->special : &t->user, t->strip_right,
-                       guard, text, len, &pace, &fragments, &n_fragments);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_matcher_cut(flags & SL_ENCODE_PARSE_SPECIAL ? &t->special : &t->user, t->strip_right,
+                          guard, text, len, &pace, &fragments, &n_fragments));
+    enum sl_status status = SL_OK;
     if (add_special && t->add_bos)
         status = sl_ids_push(out_ids, t->bos);
     bool after_special = true; /* SentencePiece puts its space at the start and after each one */

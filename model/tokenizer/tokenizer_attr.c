@@ -265,17 +265,15 @@ static enum sl_status load_strip(struct sl_tokenizer *t, const struct sl_gguf *g
 
 enum sl_status sl_tokenizer_load_special(struct sl_tokenizer *t, const struct sl_gguf *g,
                                          struct sl_err *err) {
-    enum sl_status status;
     if (t->bos >= t->n_vocab)
         t->bos = SL_NO_TOKEN;
     if (t->eos >= t->n_vocab)
         t->eos = SL_NO_TOKEN;
     if (t->unk >= t->n_vocab)
         t->unk = SL_NO_TOKEN;
-    if ((status = read_id(t, g, "tokenizer.ggml.bos_token_id", &t->bos, err)) != SL_OK ||
-        (status = read_id(t, g, "tokenizer.ggml.eos_token_id", &t->eos, err)) != SL_OK ||
-        (status = read_id(t, g, "tokenizer.ggml.unknown_token_id", &t->unk, err)) != SL_OK)
-        return status;
+    SL_TRY(read_id(t, g, "tokenizer.ggml.bos_token_id", &t->bos, err));
+    SL_TRY(read_id(t, g, "tokenizer.ggml.eos_token_id", &t->eos, err));
+    SL_TRY(read_id(t, g, "tokenizer.ggml.unknown_token_id", &t->unk, err));
     const struct {
         const char *key;
         bool *out;
@@ -286,7 +284,7 @@ enum sl_status sl_tokenizer_load_special(struct sl_tokenizer *t, const struct sl
         {"tokenizer.ggml.add_eos_token", &t->add_eos, t->eos, "tokenizer.ggml.eos_token_id"},
     };
     for (size_t i = 0; i < COUNT(flags); i++) {
-        status = sl_gguf_get_bool(g, flags[i].key, flags[i].out, err);
+        enum sl_status status = sl_gguf_get_bool(g, flags[i].key, flags[i].out, err);
         if (status != SL_OK && status != SL_AGAIN)
             return status;
         if (i == 0 && t->pretok && sl_pretok_traits(t->pretok)->always_bos)
@@ -295,15 +293,12 @@ enum sl_status sl_tokenizer_load_special(struct sl_tokenizer *t, const struct sl
             return sl_fail(err, SL_ERR_CORRUPT, "%s is true, but %s names no token of the %u",
                            flags[i].key, flags[i].needs, t->n_vocab);
     }
-    for (size_t i = 0; i < COUNT(roles); i++) {
-        if ((status = assign_role(t, g, &roles[i], err)) != SL_OK)
-            return status;
-    }
+    for (size_t i = 0; i < COUNT(roles); i++)
+        SL_TRY(assign_role(t, g, &roles[i], err));
     if (t->eos != SL_NO_TOKEN)
         t->attr[t->eos] |= SL_ATTR_EOG;
     correct_eog(t);
     guard_controls(t);
-    if ((status = load_strip(t, g, err)) != SL_OK)
-        return status;
+    SL_TRY(load_strip(t, g, err));
     return build_matchers(t, err);
 }

@@ -189,10 +189,8 @@ static enum sl_status cut_fragment(const struct sl_matcher *m, const bool *strip
                                    struct sl_encode_pace *pace, struct fragments *out) {
     size_t done = f.offset, end = f.offset + f.len;
     uint32_t s = 0;
-    enum sl_status status;
     for (size_t i = f.offset; i < end; i++) {
-        if ((status = sl_encode_go_on(pace)) != SL_OK)
-            return status;
+        SL_TRY(sl_encode_go_on(pace));
         s = step(m, s, (unsigned char)text[i]);
         uint32_t o = m->states[s].output;
         while (o && m->states[o].depth > token_len)
@@ -203,10 +201,9 @@ static enum sl_status cut_fragment(const struct sl_matcher *m, const bool *strip
         uint32_t token = m->states[o].token;
         if (!may_stand(guard, token, start, token_len))
             continue;
-        if (start > done && (status = add(out, done, start - done, SL_NO_TOKEN)) != SL_OK)
-            return status;
-        if ((status = add(out, start, token_len, token)) != SL_OK)
-            return status;
+        if (start > done)
+            SL_TRY(add(out, done, start - done, SL_NO_TOKEN));
+        SL_TRY(add(out, start, token_len, token));
         done = i + 1;
         if (strip_right && strip_right[token]) {
             while (done < end && is_space(text[done]))

@@ -528,9 +528,9 @@ static void test_detok(void **state) {
 static void refuse(struct vocab *v, enum sl_status want, const char *word) {
     struct sl_tokenizer *t = NULL;
     struct sl_err err = {""};
-    enum sl_status got = try_finish(v, &t, &err);
-    if (got != want || !strstr(err.text, word))
-        fail_msg("status %d, want %d with '%s': %s", got, want, word, err.text);
+    enum sl_status status = try_finish(v, &t, &err);
+    if (status != want || !strstr(err.text, word))
+        fail_msg("status %d, want %d with '%s': %s", status, want, word, err.text);
     assert_null(t);
 }
 
