@@ -281,10 +281,10 @@ enum sl_status sl_transport_read(struct sl_transport *t, void *out, size_t room,
         n = gnutls_record_recv(t->tls, out, room);
     while (n == GNUTLS_E_AGAIN && t->in->first < t->in->end);
     /* The answer to new keys; what the socket does not take goes with the next write. */
-    enum sl_status sent = t->taken ? SL_OK : send_out(t, err);
+    enum sl_status status = t->taken ? SL_OK : send_out(t, err);
     pthread_mutex_unlock(&t->lock);
-    if (sent != SL_OK && sent != SL_AGAIN)
-        return sent;
+    if (status != SL_OK && status != SL_AGAIN)
+        return status;
     if (n <= 0)
         return tls_status(t, n, "receiving", err);
     *out_n = (size_t)n;

@@ -474,13 +474,9 @@ static void find_names(struct sl_server *s) {
 enum sl_status sl_http_start(struct sl_server *s, struct sl_err *err) {
     const struct sl_server_config *c = &s->config;
     bool tls = c->tls_cert != NULL, plain = !tls || c->unix_socket;
-    enum sl_status status = SL_OK;
     if (tls)
-        status = sl_tls_load(c->tls_cert, c->tls_key, err);
-    if (status == SL_OK)
-        status = sl_listen_open(&s->listen, c, err);
-    if (status != SL_OK)
-        return status;
+        SL_TRY(sl_tls_load(c->tls_cert, c->tls_key, err));
+    SL_TRY(sl_listen_open(&s->listen, c, err));
     find_names(s);
     if ((plain && !(s->daemons[0] = start_daemon(s, false))) ||
         (tls && !(s->daemons[1] = start_daemon(s, true))))

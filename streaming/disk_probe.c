@@ -115,11 +115,8 @@ static enum sl_status open_files(struct probe *p, const struct sl_disk_files *fi
                                  const struct sl_slab *slab, struct sl_err *err) {
     struct sl_reader_config c = files->reader;
     c.slab = slab;
-    enum sl_status status = sl_reader_open(&c, &p->reader, err);
-    if (status == SL_OK)
-        status = files->add(files->ctx, p->reader, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_reader_open(&c, &p->reader, err));
+    SL_TRY(files->add(files->ctx, p->reader, err));
     for (uint32_t i = 0; i < sl_reader_n_files(p->reader); i++)
         p->total_bytes += usable_bytes(p, i);
     if (!p->total_bytes)

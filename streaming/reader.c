@@ -80,33 +80,32 @@ enum sl_status sl_reader_open(const struct sl_reader_config *config, struct sl_r
                               struct sl_err *err) {
     struct sl_reader_config c = *config;
     sl_reader_defaults(&c);
-    enum sl_status status = check_config(&c, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(check_config(&c, err));
     struct sl_io *io = NULL;
     switch (c.kind) {
     case SL_IO_URING:
-        status = sl_io_uring_create(&c, &io, err);
+        SL_TRY(sl_io_uring_create(&c, &io, err));
         break;
     case SL_IO_PREAD:
-        status = sl_io_pread_create(&c, &io, err);
+        SL_TRY(sl_io_pread_create(&c, &io, err));
         break;
     case SL_IO_AUTO: {
         struct sl_err why;
-        status = sl_io_uring_create(&c, &io, &why);
+        enum sl_status status = sl_io_uring_create(&c, &io, &why);
         if (status == SL_ERR_UNSUPPORTED) {
             sl_warn("%s; reading with a pool of %u threads instead", why.text, c.n_threads);
             sl_gauge(disk_without_uring, 1);
-            status = sl_io_pread_create(&c, &io, err);
-        } else if (status != SL_OK && err)
-            *err = why;
+            SL_TRY(sl_io_pread_create(&c, &io, err));
+        } else if (status != SL_OK) {
+            if (err)
+                *err = why;
+            return status;
+        }
         break;
     }
     default:
         return sl_fail(err, SL_ERR_INVALID, "unknown kind of reader %d", (int)c.kind);
     }
-    if (status != SL_OK)
-        return status;
     struct sl_reader *r = sl_reader_alloc(io, &c);
     if (!r) {
         io->ops->destroy(io);

@@ -51,9 +51,7 @@ static void find_distinct(struct replay_trace *t) {
 enum sl_status replay_open(const uint8_t *image, size_t size_bytes, struct replay_trace *out_trace,
                            struct sl_err *err) {
     struct sl_trace_reader r;
-    enum sl_status status = sl_trace_open(&r, image, size_bytes, err);
-    if (status != SL_OK)
-        return status;
+    SL_TRY(sl_trace_open(&r, image, size_bytes, err));
     uint32_t k = r.shape.k;
     struct replay_trace t = {.shape = r.shape};
     t.steps = array(r.n_records, sizeof *t.steps);
@@ -62,6 +60,7 @@ enum sl_status replay_open(const uint8_t *image, size_t size_bytes, struct repla
     t.next_use = array(r.n_records * k, sizeof *t.next_use);
     struct sl_trace_record rec;
     bool end = false;
+    enum sl_status status;
     for (uint64_t at = 0;; at += k) {
         status = sl_trace_next(&r, &rec, &end, err);
         if (status != SL_OK || end)

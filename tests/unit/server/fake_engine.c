@@ -130,9 +130,7 @@ __attribute__((unused)) static _Atomic uint32_t fake_n_watched;
 enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *t, const char *text, size_t len,
                                        const struct sl_range *own, size_t n_own,
                                        const struct sl_encode_watch *watch, struct sl_ids *out) {
-    enum sl_status status = watch ? watch->poll(watch->ctx) : SL_OK;
-    if (status != SL_OK)
-        return status;
+    SL_TRY(watch ? watch->poll(watch->ctx) : SL_OK);
     if (watch)
         atomic_fetch_add(&fake_n_watched, 1);
     int64_t n_encoded = 0, n_written = 0; /* two workers may be here at once */
