@@ -197,8 +197,8 @@ class Soak:
         if what in ("kill coordinator", "gone") and not wrong:
             again = self.ask(self.server)
             wrong = "" if again == self.alone else f"wrong afterwards: {again} {self.server.text()[-800:]}"
-        dead = [w.log for w in self.workers if w.p.poll() is not None]
-        return wrong or (f"{dead} ended" if dead or self.server.p.poll() is not None else "")
+        dead = [p for p in [self.server] + self.workers if p.p.poll() is not None]
+        return wrong or "; ".join(f"ended with {p.p.returncode}: {p.text()[-800:]}" for p in dead)
 
     def memory(self):
         """MiB resident now of coordinator and workers."""
