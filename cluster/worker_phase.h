@@ -12,7 +12,7 @@
 #ifndef SL_CLUSTER_WORKER_PHASE_H
 #define SL_CLUSTER_WORKER_PHASE_H
 
-#include <stdbool.h>
+#include "common/states.h"
 
 enum sl_worker_phase {
     SL_WORKER_PHASE_WAITING,  /* there is no coordinator, and no link */
@@ -25,11 +25,8 @@ enum sl_worker_phase {
     SL_WORKER_PHASES,
 };
 
-bool sl_worker_phase_may(enum sl_worker_phase from, enum sl_worker_phase to);
-/* "waiting", "greeting"; for logs. */
-const char *sl_worker_phase_name(enum sl_worker_phase phase);
-/* Changes *phase. A change that the table lacks is our mistake: it aborts where SL_STRICT is
- * defined; otherwise it is logged, and made. */
-void sl_worker_phase_become(enum sl_worker_phase *phase, enum sl_worker_phase to);
+extern const struct sl_states sl_worker_phases;
+/* Changes *phase; sl_states_check() first. */
+void sl_worker_phase_become(enum sl_worker_phase *phase, enum sl_worker_phase next);
 
 #endif

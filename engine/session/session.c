@@ -1,20 +1,12 @@
 #include "engine/session/session.h"
 
 #include "common/clock.h"
-#include "common/log.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 void sl_session_become(struct sl_session *s, enum sl_session_state state) {
-    if (!sl_session_may(s->state, state)) {
-        sl_error("request %llu: a session that is %s cannot become %s (a bug in the program)",
-                 (unsigned long long)s->task, sl_session_state_name(s->state),
-                 sl_session_state_name(state));
-#ifdef SL_STRICT
-        abort();
-#endif
-    }
+    sl_states_check(&sl_session_states, s->state, state, s->task);
     s->state = state;
 }
 

@@ -14,7 +14,7 @@
 #ifndef SL_ENGINE_SESSION_STATE_H
 #define SL_ENGINE_SESSION_STATE_H
 
-#include <stdbool.h>
+#include "common/states.h"
 
 enum sl_session_state {
     SL_SESSION_WAITING,   /* queued for a session slot */
@@ -26,8 +26,6 @@ enum sl_session_state {
     SL_SESSION_STATES,
 };
 
-bool sl_session_may(enum sl_session_state from, enum sl_session_state to);
-/* "waiting", "ready"; for logs. */
-const char *sl_session_state_name(enum sl_session_state state);
+extern const struct sl_states sl_session_states;
 
 #endif

@@ -10,6 +10,8 @@
 #ifndef SL_SERVER_CHOICE_STATE_H
 #define SL_SERVER_CHOICE_STATE_H
 
+#include "common/states.h"
+
 #include <stdbool.h>
 
 enum sl_choice_state {
@@ -20,12 +22,9 @@ enum sl_choice_state {
     SL_CHOICE_STATES,
 };
 
-bool sl_choice_state_may(enum sl_choice_state from, enum sl_choice_state to);
-/* "new", "running"; for logs. */
-const char *sl_choice_state_name(enum sl_choice_state state);
-/* Changes *state. A change that the table lacks is our mistake: it aborts where SL_STRICT is
- * defined; otherwise it is logged, and made. */
-void sl_choice_state_become(enum sl_choice_state *state, enum sl_choice_state to);
+extern const struct sl_states sl_choice_states;
+/* Changes *state; sl_states_check() first. */
+void sl_choice_state_become(enum sl_choice_state *state, enum sl_choice_state next);
 
 /* Its result is still to come. */
 static inline bool sl_choice_state_runs(enum sl_choice_state state) {
