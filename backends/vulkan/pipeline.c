@@ -83,9 +83,8 @@ static uint32_t kernels_crc(void) {
 static enum sl_status open_cache(struct sl_vulkan *v) {
     size_t bytes = 0;
     v->info.cache_key.kernels_crc = kernels_crc();
-    void *data = sl_vk_cache_path(&v->info.cache_key, v->cache_path)
-                     ? sl_vk_cache_read(v->cache_path, &v->info.cache_key, &bytes)
-                     : NULL;
+    sl_vk_cache_find(&v->info.cache_key, &v->cache_file);
+    void *data = sl_vk_cache_read(&v->cache_file, &v->info.cache_key, &bytes);
     const VkPipelineCacheCreateInfo info = {.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO,
                                             .initialDataSize = data ? bytes : 0,
                                             .pInitialData = data};
@@ -99,12 +98,12 @@ static enum sl_status open_cache(struct sl_vulkan *v) {
 /* What was compiled in this process goes to disk. */
 static void keep_cache(struct sl_vulkan *v) {
     size_t bytes = 0;
-    if (!v->n_compiled || v->lost || !*v->cache_path ||
+    if (!v->n_compiled || v->lost || !*v->cache_file.path ||
         v->vk.GetPipelineCacheData(v->device, v->cache, &bytes, NULL) || !bytes)
         return;
     void *data = malloc(bytes);
     if (data && v->vk.GetPipelineCacheData(v->device, v->cache, &bytes, data) == VK_SUCCESS)
-        sl_vk_cache_write(v->cache_path, &v->info.cache_key, data, bytes);
+        sl_code_file_write(&v->cache_file, data, bytes);
     free(data);
 }
 

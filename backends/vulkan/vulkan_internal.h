@@ -87,8 +87,8 @@ struct sl_vulkan {
 
     VkPipelineLayout layout;
     VkPipelineCache cache;
-    char cache_path[SL_VK_CACHE_PATH_BYTES]; /* empty: it is not kept */
-    uint32_t n_compiled;                     /* pipelines */
+    struct sl_code_file cache_file; /* an empty path: it is not kept */
+    uint32_t n_compiled;            /* pipelines */
     VkShaderModule module[SL_VK_KERNEL_COUNT];
     VkPipeline pipeline[SL_VK_KERNEL_COUNT][SL_DTYPE_COUNT]; /* made when first launched */
     struct sl_vk_times *times;                               /* NULL: launches are not timed */
