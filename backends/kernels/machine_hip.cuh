@@ -11,9 +11,11 @@
 #ifndef SL_BACKENDS_KERNELS_MACHINE_HIP_CUH
 #define SL_BACKENDS_KERNELS_MACHINE_HIP_CUH
 
+#ifndef __HIPCC_RTC__ /* hipRTC has both without asking, and must not be given others */
 #include <hip/hip_runtime.h>
 
 #include <hip/hip_fp16.h>
+#endif
 #include <stdint.h>
 
 #define __grid_constant__
@@ -63,11 +65,28 @@ __device__ __forceinline__ int sl_warp_max_int(int v) {
     return v;
 }
 
+/* Instructions for it came and went with architectures. Where none is known, as on gfx900 and on
+ * what is newer than this list, it is added up. Source: LLVM's AMDGPU usage, dot1 and dot8. */
+#if defined(__GFX11__) || defined(__GFX12__) || defined(__gfx1100__) || defined(__gfx1101__) ||    \
+    defined(__gfx1102__) || defined(__gfx1103__)
+#define SL_DOT_WITH_SIGNS
+#elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) ||  \
+    defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__) || defined(__gfx1011__) ||   \
+    defined(__gfx1012__) || defined(__gfx1030__) || defined(__gfx1031__) ||                        \
+    defined(__gfx1032__) || defined(__gfx1033__) || defined(__gfx1034__) ||                        \
+    defined(__gfx1035__) || defined(__gfx1036__) || !defined(__HIP_DEVICE_COMPILE__)
+#define SL_DOT
+#endif
 __device__ __forceinline__ int sl_dp4a(int a, int b, int c) {
-#if defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1103__)
+#if defined(SL_DOT_WITH_SIGNS)
     return __builtin_amdgcn_sudot4(true, a, true, b, c, false);
-#else
+#elif defined(SL_DOT)
     return __builtin_amdgcn_sdot4(a, b, c, false);
+#else
+#pragma unroll
+    for (int i = 0; i < 32; i += 8)
+        c += (int)(int8_t)(a >> i) * (int8_t)(b >> i);
+    return c;
 #endif
 }
 /* a - 128 is signed, and b's sum times 128 comes back. */
