@@ -3,7 +3,8 @@
 # (docs/GPU-SUPPORT.md).
 #   WITH_HIP=auto|1|0   auto takes hipcc when it is there; 1 fails without it; 0 leaves the kernels out
 #   HIP_ARCHS="gfx90a"  for these only: a card needs code for its very architecture; default: one of each kind that Debian's
-#                       compiler knows
+#                       compiler knows. For all others the sources are embedded as well, and are compiled where the program
+#                       runs (backends/hip/compile.h)
 #   HIPCC=/path/to/hipcc
 WITH_HIP ?= auto
 ifeq ($(origin HIPCC),undefined)
@@ -24,13 +25,55 @@ $(HIP_DIR)/%.hipfb: backends/kernels/%.cu mk/hip.mk
 	$(call say,hip)
 	$(HIPCC) --genco $(HIP_FLAGS) $(HIP_ARCHS:%=--offload-arch=%) -MD -MF $(@:.hipfb=.d) -o $@ $<
 
+# Their sources and all headers of them, for cards of other architectures: those are compiled for where the program runs.
+# What stands for headers of the C library there: backends/kernels/hiprtc.h.
+HIP_HEADERS := $(wildcard backends/kernels/*.cuh backends/kernels/*.h) backends/activation.h backends/iq_codes.h \
+  common/dtype.h common/limits.h
+HIP_C_HEADERS := stdint.h stdbool.h stddef.h string.h
+hip_label = $(subst /,_,$(subst .,_,$(1)))
+define hip_texts
+.section .rodata
+$(foreach f,$(HIP_TEXTS),text_$(call hip_label,$(f)): .incbin "$(f)"
+.byte 0
+)
+$(foreach f,$(HIP_TEXT_SRC),name_$(call hip_label,$(f)): .asciz "$(basename $(notdir $(f)))"
+)
+$(foreach f,$(HIP_TEXT_HEADERS) $(HIP_TEXT_C_HEADERS),name_$(call hip_label,$(f)): .asciz "$(f)"
+)
+.balign 8
+.globl sl_hip_n_sources, sl_hip_n_headers
+sl_hip_n_sources: .quad $(words $(HIP_TEXT_SRC))
+sl_hip_n_headers: .quad $(words $(HIP_TEXT_HEADERS) $(HIP_TEXT_C_HEADERS))
+.section .data.rel.ro, "aw"
+.balign 8
+.globl sl_hip_sources, sl_hip_headers
+sl_hip_sources:
+$(foreach f,$(HIP_TEXT_SRC),.quad name_$(call hip_label,$(f)), text_$(call hip_label,$(f))
+)
+sl_hip_headers:
+$(foreach f,$(HIP_TEXT_HEADERS),.quad name_$(call hip_label,$(f)), text_$(call hip_label,$(f))
+)
+$(foreach f,$(HIP_TEXT_C_HEADERS),.quad name_$(call hip_label,$(f)), text_backends_kernels_hiprtc_h
+)
+.section .note.GNU-stack, ""
+endef
+HIP_TEXT_SRC := $(if $(HIP_BUNDLES),$(HIP_SRC))
+HIP_TEXT_HEADERS := $(if $(HIP_BUNDLES),$(HIP_HEADERS))
+HIP_TEXT_C_HEADERS := $(if $(HIP_BUNDLES),$(HIP_C_HEADERS))
+HIP_TEXTS := $(HIP_TEXT_SRC) $(HIP_TEXT_HEADERS)
+HIP_SOURCES := $(B)/backends/hip/sources.S
+$(shell mkdir -p $(dir $(HIP_SOURCES)))$(file >$(HIP_SOURCES).new,$(hip_texts))$(shell cmp -s $(HIP_SOURCES).new $(HIP_SOURCES) || cp $(HIP_SOURCES).new $(HIP_SOURCES))
+$(B)/backends/hip/sources.o: $(HIP_SOURCES) $(HIP_TEXTS)
+	$(call say,as)
+	$(CC) -c -o $@ $<
+
 HIP_IMAGES := $(B)/backends/hip/images.S
 $(call write_images,$(HIP_IMAGES),hip,$(if $(HIP_BUNDLES),$(HIP_ARCHS)),$(HIP_BUNDLES))
 $(B)/backends/hip/images.o: $(HIP_IMAGES) $(HIP_BUNDLES)
 	$(call say,as)
 	$(CC) -c -o $@ $<
 	$(if $(HIP_BUNDLES),,@echo "  $(if $(filter 0,$(WITH_HIP)),WITH_HIP=0,no hipcc): built without HIP kernels")
-OBJ += $(B)/backends/hip/images.o
+OBJ += $(B)/backends/hip/images.o $(B)/backends/hip/sources.o
 
 # What it makes of the kernels, as text.
 HIP_CODE := $(foreach a,$(HIP_ARCHS),$(patsubst backends/kernels/%.cu,build/hip/$(a)/%.s,$(HIP_SRC)))
@@ -51,5 +94,10 @@ else
 hip-kernels: $(HIP_CODE)
 	@tests/simt/hip_code.py $^
 endif
+
+.PHONY: hip-rtc
+## make hip-rtc             whether ROCm's hipRTC here compiles all kernels for HIP_ARCHS (gfx1031 unless said); minutes; no GPU
+hip-rtc: $(B)/tests/unit/backends/test_hiprtc
+	HIPRTC_ARCHS="$(if $(filter file,$(origin HIP_ARCHS)),gfx1031,$(HIP_ARCHS))" $<
 
 -include $(HIP_CODE:.s=.d) $(HIP_BUNDLES:.hipfb=.d)

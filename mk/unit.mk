@@ -28,7 +28,7 @@ endef
 $(foreach t,$(UNIT_SRC),$(eval $(call unit_rule,$(t))))
 $(filter $(B)/tests/unit/backends/test_cuda_%,$(UNIT_BIN)): | $(FAKE_CUDA)
 $(B)/tests/unit/backends/test_level_zero: | $(ZE_DRIVER)
-$(B)/tests/unit/backends/test_hip: | $(FAKE_HIP) $(FAKE_CUDA)
+$(filter $(B)/tests/unit/backends/test_hip%,$(UNIT_BIN)): | $(FAKE_HIP) $(FAKE_CUDA)
 
 .PHONY: unit
 ## make unit                build and run the unit tests (MODE=release|debug|asan|tsan)

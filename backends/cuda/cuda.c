@@ -28,8 +28,9 @@ static int describe(const struct sl_gpu_driver *d, int device, struct sl_gpu_inf
     return result;
 }
 
-static enum sl_status check_cc(uint32_t ordinal, const struct sl_gpu_info *info,
-                               struct sl_err *err) {
+static enum sl_status check_cc(const struct sl_gpu_driver *d, uint32_t ordinal,
+                               const struct sl_gpu_info *info, struct sl_err *err) {
+    (void)d;
     if (info->cc >= OLDEST_CC)
         return SL_OK;
     return sl_fail(err, SL_ERR_UNSUPPORTED,

@@ -124,7 +124,7 @@ static void find_one(const struct sl_gpu_kind *kind, const struct sl_gpu_driver 
     if (!*kind->n_images)
         (void)!kind->no_kernels(&out->why_not);
     else
-        (void)!kind->check(ordinal, &info, &out->why_not);
+        (void)!kind->check(d, ordinal, &info, &out->why_not);
 }
 
 enum sl_status sl_gpu_enumerate(const struct sl_gpu_kind *kind, const char *driver_path,
@@ -205,7 +205,7 @@ static enum sl_status find(struct sl_gpu *c, struct sl_gpu_info *out_info, struc
     if (result)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "%s:%d: %s", c->name, c->ordinal,
                        sl_gpu_result_text(d, result, text, sizeof text));
-    SL_TRY(c->kind->check((uint32_t)c->ordinal, out_info, err));
+    SL_TRY(c->kind->check(d, (uint32_t)c->ordinal, out_info, err));
     snprintf(c->arch, sizeof c->arch, "%s", out_info->arch);
     c->n_sm = out_info->n_sm;
     c->kind->suit(c, out_info);

@@ -90,7 +90,13 @@ struct sl_gpu_kind {
     /* Sets out->arch, and out->cc; a driver's result. */
     int (*describe)(const struct sl_gpu_driver *d, int device, struct sl_gpu_info *out);
     /* SL_ERR_UNSUPPORTED: this build, or the backend, has nothing for such a GPU. */
-    enum sl_status (*check)(uint32_t ordinal, const struct sl_gpu_info *info, struct sl_err *err);
+    enum sl_status (*check)(const struct sl_gpu_driver *d, uint32_t ordinal,
+                            const struct sl_gpu_info *info, struct sl_err *err);
+    /* Makes images for a GPU that those of the build are not for, which stay until free_images;
+     * none, if they are. Both NULL: the kind's are for all. */
+    enum sl_status (*make_images)(const struct sl_gpu *c, struct sl_gpu_image **out_images,
+                                  uint32_t *out_n, struct sl_err *err);
+    void (*free_images)(struct sl_gpu_image *images, uint32_t n);
     /* Sets what else the kernels know of the GPU; may say how they fit. */
     void (*suit)(struct sl_gpu *c, const struct sl_gpu_info *info);
     /* An image that the driver refuses as not for this GPU, and why. */
@@ -131,6 +137,8 @@ struct sl_gpu {
 
     struct sl_gpu_relay relay;
 
+    struct sl_gpu_image *made_images; /* the kind's make_images; NULL: the build's are used */
+    uint32_t n_made;
     struct CUmod_st *module[SL_GPU_MAX_IMAGES];
     uint32_t n_modules;
     struct CUfunc_st *kernel[SL_KERNEL_COUNT]; /* NULL: missing */

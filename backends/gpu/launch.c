@@ -1,4 +1,4 @@
-/* Kernels: from the embedded images to a launch. */
+/* Kernels: from their images to a launch. */
 #include "backends/gpu/gpu_internal.h"
 #include "common/log.h"
 
@@ -67,11 +67,11 @@ enum sl_kernel sl_kernel_of(enum sl_kernel_family family, uint32_t variant) {
 /* Where a kernel is (kernels.h): in the image with the longest name that its own begins with. */
 #define DEFAULT_IMAGE "small"
 
-static uint32_t image_of(const struct sl_gpu_kind *kind, const char *kernel) {
+static uint32_t image_of(const struct sl_gpu_image *images, uint64_t n_images, const char *kernel) {
     uint32_t found = UINT32_MAX;
     size_t most = 0;
-    for (uint32_t i = 0; i < *kind->n_images; i++) {
-        const char *name = kind->images[i].name;
+    for (uint32_t i = 0; i < n_images; i++) {
+        const char *name = images[i].name;
         size_t n = strlen(name);
         bool begins = strncmp(kernel, name, n) == 0 && (!kernel[n] || kernel[n] == '_');
         if (begins && n > most) {
@@ -138,18 +138,22 @@ static enum sl_status miss(struct sl_gpu *c, enum sl_kernel k, const char *image
 }
 
 enum sl_status sl_gpu_modules_load(struct sl_gpu *c, struct sl_err *err) {
-    if (*c->kind->n_images > SL_GPU_MAX_IMAGES)
-        return sl_fail(err, SL_ERR_UNSUPPORTED, "%s: %llu images are embedded; the most is %u",
-                       c->name, (unsigned long long)*c->kind->n_images, SL_GPU_MAX_IMAGES);
-    for (uint32_t i = 0; i < *c->kind->n_images; i++) {
-        int result = c->driver.module_load(&c->module[i], c->kind->images[i].data);
+    if (c->kind->make_images)
+        SL_TRY(c->kind->make_images(c, &c->made_images, &c->n_made, err));
+    const struct sl_gpu_image *images = c->made_images ? c->made_images : c->kind->images;
+    uint64_t n_images = c->made_images ? c->n_made : *c->kind->n_images;
+    if (n_images > SL_GPU_MAX_IMAGES)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "%s: there are %llu images; the most is %u",
+                       c->name, (unsigned long long)n_images, SL_GPU_MAX_IMAGES);
+    for (uint32_t i = 0; i < n_images; i++) {
+        int result = c->driver.module_load(&c->module[i], images[i].data);
         if (result)
-            return image_error(c, result, c->kind->images[i].name, err);
+            return image_error(c, result, images[i].name, err);
         c->n_modules = i + 1;
     }
     for (uint32_t k = 0; k < SL_KERNEL_COUNT; k++) {
-        uint32_t i = image_of(c->kind, kernels[k].name);
-        const char *image = i < c->n_modules ? c->kind->images[i].name : DEFAULT_IMAGE;
+        uint32_t i = image_of(images, n_images, kernels[k].name);
+        const char *image = i < c->n_modules ? images[i].name : DEFAULT_IMAGE;
         char symbol[96];
         snprintf(symbol, sizeof symbol, "sl_k_%s", kernels[k].name);
         int result = i < c->n_modules
@@ -169,6 +173,9 @@ enum sl_status sl_gpu_modules_load(struct sl_gpu *c, struct sl_err *err) {
 void sl_gpu_modules_unload(struct sl_gpu *c) {
     while (c->n_modules)
         c->driver.module_unload(c->module[--c->n_modules]);
+    if (c->made_images)
+        c->kind->free_images(c->made_images, c->n_made);
+    c->made_images = NULL;
 }
 
 /* What a kernel must be told before it is launched with so much shared memory. */

@@ -1,12 +1,17 @@
 /* What sets AMD's GPUs apart, and the registry's entry. */
 #include "backends/hip/hip.h"
 #include "backends/gpu/gpu_internal.h"
+#include "backends/hip/compile.h"
 #include "backends/hip/hip_driver.h"
 #include "backends/hip/images.h"
+#include "backends/hip/sources.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Of an architecture's name, which becomes a part of a command and of files' names. */
+#define ARCH_CHARS "abcdefghijklmnopqrstuvwxyz0123456789-"
 
 static const struct sl_backend_ops hip_ops = {
     .name = "hip",
@@ -24,19 +29,40 @@ static int describe(const struct sl_gpu_driver *d, int device, struct sl_gpu_inf
 }
 
 /* Code for one architecture runs on no other. */
-static enum sl_status check(uint32_t ordinal, const struct sl_gpu_info *info, struct sl_err *err) {
-    size_t n = strlen(info->arch);
-    if (strncmp(info->arch, "gfx", 3) != 0)
+static bool is_built_for(const char *arch) {
+    size_t n = strlen(arch);
+    for (const char *p = sl_hip_image_archs; *p; p += strcspn(p, " "), p += *p == ' ')
+        if (strcspn(p, " ") == n && memcmp(p, arch, n) == 0)
+            return true;
+    return false;
+}
+
+static enum sl_status check(const struct sl_gpu_driver *d, uint32_t ordinal,
+                            const struct sl_gpu_info *info, struct sl_err *err) {
+    struct sl_hiprtc compiler;
+    struct sl_err why;
+    if (strncmp(info->arch, "gfx", 3) != 0 || info->arch[strspn(info->arch, ARCH_CHARS)])
         return sl_fail(err, SL_ERR_UNSUPPORTED,
                        "hip:%u: %s says that its architecture is '%s', which is none known here",
                        ordinal, info->name, info->arch);
-    for (const char *p = sl_hip_image_archs; *p; p += strcspn(p, " "), p += *p == ' ')
-        if (strcspn(p, " ") == n && memcmp(p, info->arch, n) == 0)
-            return SL_OK;
+    if (is_built_for(info->arch) || sl_hiprtc_find(d->lib, &compiler, &why) == SL_OK)
+        return SL_OK;
     return sl_fail(err, SL_ERR_UNSUPPORTED,
-                   "hip:%u: %s is %s, and the kernels of this build are for %s; build with "
-                   "HIP_ARCHS=%s, or use vulkan or the CPU",
-                   ordinal, info->name, info->arch, sl_hip_image_archs, info->arch);
+                   "hip:%u: %s is %s, and the kernels of this build are for %s: %s; install "
+                   "ROCm's hipRTC, or build with HIP_ARCHS=%s, or use vulkan or the CPU",
+                   ordinal, info->name, info->arch, sl_hip_image_archs, why.text, info->arch);
+}
+
+static enum sl_status make_images(const struct sl_gpu *c, struct sl_gpu_image **out_images,
+                                  uint32_t *out_n, struct sl_err *err) {
+    char device[32];
+    struct sl_hip_target target = {
+        .device = device, .arch = c->arch, .runtime_version = c->driver.version};
+    if (is_built_for(c->arch))
+        return SL_OK;
+    snprintf(device, sizeof device, "hip:%d", c->ordinal);
+    SL_TRY(sl_hiprtc_find(c->driver.lib, &target.hiprtc, err)); /* as check() has done */
+    return sl_hip_compile(&target, out_images, out_n, err);
 }
 
 static void suit(struct sl_gpu *c, const struct sl_gpu_info *info) {
@@ -45,6 +71,11 @@ static void suit(struct sl_gpu *c, const struct sl_gpu_info *info) {
 
 static enum sl_status misfit(const struct sl_gpu *c, const char *image, const char *why,
                              struct sl_err *err) {
+    if (c->made_images)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "hip:%d: the kernels (%s) that hipRTC compiled for %s are refused: %s; "
+                       "build with HIP_ARCHS=%s, or use vulkan or the CPU",
+                       c->ordinal, image, c->arch, why, c->arch);
     return sl_fail(err, SL_ERR_UNSUPPORTED,
                    "hip:%d: the kernels (%s) were built for %s and this is %s: %s; install a newer "
                    "ROCm, or build with HIP_ARCHS=%s",
@@ -67,6 +98,8 @@ static const struct sl_gpu_kind kind = {
     .no_kernels = no_kernels,
     .describe = describe,
     .check = check,
+    .make_images = make_images,
+    .free_images = sl_hip_images_free,
     .suit = suit,
     .misfit = misfit,
     .write_version = write_version,

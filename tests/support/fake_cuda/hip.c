@@ -125,7 +125,8 @@ FACE(hipStreamWriteValue32,
 int hipDriverGetVersion(int *version);
 int hipDriverGetVersion(int *version) {
     ENTER("hipDriverGetVersion");
-    *version = 60241133;
+    const char *text = getenv("FAKE_HIP_VERSION");
+    *version = text ? atoi(text) : 60241133;
     return 0;
 }
 
@@ -228,8 +229,9 @@ int hipModuleLoadData(struct CUmod_st **module, const void *image);
 int hipModuleLoadData(struct CUmod_st **module, const void *image) {
     static const char magic[] = "__CLANG_OFFLOAD_BUNDLE__";
     static const unsigned char fatbin[4] = {0x50, 0xed, 0x55, 0xba};
-    return memcmp(image, magic, sizeof magic - 1) == 0 ? cuModuleLoadData(module, fatbin)
-                                                       : SL_CU_INVALID_IMAGE;
+    return memcmp(image, magic, sizeof magic - 1) == 0 || memcmp(image, "\177ELF", 4) == 0
+               ? cuModuleLoadData(module, fatbin)
+               : SL_CU_INVALID_IMAGE;
 }
 
 /* Shared memory is not asked for: what a block may have, each has. */
