@@ -63,7 +63,7 @@ $(HANGING_DISK): tests/support/hanging_disk.c
 ##                          the unit; how the program starts with little, nginx in front of it, the health check; where
 ##                          buildah is and root runs it, an image of this machine's files under that profile
 test-deploy: $(B)/sluice $(HANGING_DISK) deb-quick tests/deploy/node_modules/.package-lock.json
-	@$(TAP) tests/docs/check.py "tests/docs/commands.py $(B)/sluice" "tests/docs/run.py $(B)/sluice" "tests/docs/models.py $(B)/sluice" "scripts/model_table.py $(B)/sluice --check" tests/layers/check.py tests/layers/names.py "tests/deploy/check.py $(B)/sluice" "tests/deploy/start.py $(B)/sluice $(HANGING_DISK)" \
+	@$(TAP) tests/docs/check.py "tests/docs/commands.py $(B)/sluice" "tests/docs/run.py $(B)/sluice" "tests/docs/models.py $(B)/sluice" "scripts/model_table.py $(B)/sluice --check" tests/layers/check.py tests/layers/names.py tests/layers/hip_build.py "tests/deploy/check.py $(B)/sluice" "tests/deploy/start.py $(B)/sluice $(HANGING_DISK)" \
 	  "tests/deploy/serving.py $(B)/sluice" "scripts/check_image.sh --quick $(B)/sluice" \
 	  "scripts/check_image.sh --file deploy/container/Containerfile.cuda --quick $(B)/sluice" \
 	  "scripts/check_deb.sh --quick $(B)/deb-quick"
