@@ -41,6 +41,8 @@ typedef uint32_t sl_lz_u32;
     X(block_max, 64, 0)                                                                            \
     X(mul_sigmoid, 64, 0)                                                                          \
     X(l2_norm, 64, 0)                                                                              \
+    X(conv_silu, 64, 0)                                                                            \
+    X(delta_rule, 64, 0)                                                                           \
     X(scale, 64, 0)                                                                                \
     X(gate_heads, 64, 0)                                                                           \
     X(temper, 64, 0)                                                                               \
@@ -69,6 +71,8 @@ typedef uint32_t sl_lz_u32;
 #define SL_LZ_MAX_HEAD_DIM 1024u
 #define SL_LZ_MAX_EXPERTS  1024u
 #define SL_LZ_MAX_USED     64u
+/* Positions that a convolution spans at most. */
+#define SL_LZ_MAX_TAPS 8u
 
 struct sl_lz_embed {
     sl_lz_addr w, ids, y;
@@ -164,6 +168,23 @@ struct sl_lz_l2_norm {
     sl_lz_addr x;
     sl_lz_u32 n_tok, n_heads, head_dim, stride;
     float eps;
+};
+struct sl_lz_state { /* as struct sl_state_view */
+    sl_lz_addr pages, page_table, slot, row_seq, row_len;
+    sl_lz_u64 page_bytes;
+    sl_lz_u32 max_pages, n_tok;
+};
+struct sl_lz_conv {
+    sl_lz_addr x, w, bias, y;
+    struct sl_lz_state state;
+    sl_lz_u32 n, n_taps;
+};
+struct sl_lz_delta_rule {
+    sl_lz_addr q, k, v, alpha, beta, a, dt, y;
+    struct sl_lz_state state;
+    sl_lz_u32 n_heads, n_heads_k, head_dim_k, head_dim_v, stride, stride_gate;
+    sl_lz_u32 gate_group, gate_group_stride, grouped;
+    float scale;
 };
 struct sl_lz_scale {
     sl_lz_addr x, by, rows, y;

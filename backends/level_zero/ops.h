@@ -56,6 +56,8 @@ enum sl_status sl_lz_glu(struct sl_level_zero *z, uint64_t gate, uint64_t up, ui
     X(latent_attention)                                                                            \
     X(mul_sigmoid)                                                                                 \
     X(l2_norm)                                                                                     \
+    X(conv_silu)                                                                                   \
+    X(delta_rule)                                                                                  \
     X(scale)                                                                                       \
     X(gate_heads)                                                                                  \
     X(temper)                                                                                      \

@@ -72,16 +72,24 @@ class Tests:
         code, out, err = self.answer(*args, model=model, **env)
         self.report(name, code > 0 and re.search(pattern, err), f"exit {code}\n{out}\n{err}")
 
-    def score(self, *args, **env):
+    def score(self, *args, model=None, **env):
         ids, out = os.path.join(self.folder, "ids"), os.path.join(self.folder, "out.npy")
         with open(ids, "wb") as f:
             for i in range(40):
                 f.write((i * 37 % 300).to_bytes(4, "little"))
-        code, _, err = self.run([self.sluice, "score", "-m", self.model, "--ids", ids, "--logprobs", out, "--heat-file", "off", *args], **env)
+        code, _, err = self.run([self.sluice, "score", "-m", model or self.model, "--ids", ids, "--logprobs", out, "--heat-file", "off", *args], **env)
         if code:
             return None, err
         with open(out, "rb") as f:
             return f.read(), err
+
+    def near(self, cpu, here):
+        """Whether log-probabilities of a quantised model are within bench/logprobs.py's bar."""
+        files = [os.path.join(self.folder, name) for name in ("cpu.npy", "here.npy")]
+        for path, what in zip(files, (cpu, here)):
+            with open(path, "wb") as f:
+                f.write(what)
+        return self.run([sys.executable, os.path.join(ROOT, "bench", "logprobs.py"), *files, "quantised"])[0] == 0
 
 
 def listed(t):
@@ -99,20 +107,21 @@ def listed(t):
     t.report("auto does not look at it", code == 0 and json.loads(out)["device"].startswith("cpu"), out + err)
 
 
-def placed(t):
+def placed(t, name, model):
     """The same bits wherever experts and layers are."""
-    here, err = t.score("--device", "level_zero:0", "--experts", "resident")
-    t.report("a model runs", here, err)
-    least = json.loads(t.run([t.sluice, "plan", "-m", t.model, "--device", "level_zero:0", "--experts", "streamed", "--vram", "1MiB",
+    here, err = t.score("--device", "level_zero:0", "--experts", "resident", model=model)
+    cpu, _ = t.score("--device", "cpu", "-t", "2", model=model)
+    t.report(f"{name}: the CPU's answers, within the bar", here and cpu and t.near(cpu, here), err)
+    least = json.loads(t.run([t.sluice, "plan", "-m", model, "--device", "level_zero:0", "--experts", "streamed", "--vram", "1MiB",
                               "--json"])[1])["vram_least_bytes"]
-    for name, args in (("experts in the least memory", ["--device", "level_zero:0", "--experts", "streamed", "--vram", f"{(least >> 20) + 1}MiB"]),
-                       ("two stages", ["--device", "level_zero:0,0", "--experts", "resident"]),
-                       ("two devices", ["--device", "level_zero:0,1", "--experts", "resident"]),
-                       ("slices of 7 rows", ["--device", "level_zero:0", "-b", "7"])):
-        there, err = t.score(*args)
-        t.report(f"{name}: the same bits", here and there == here, err)
-    there, err = t.score("--device", "level_zero:0", ZE_TEST_MAX_ALLOC_MIB="4", ZE_TEST_COPY_ENGINES="0")
-    t.report("allocations of at most 4 MiB, and no copy engines: the same bits", here and there == here, err)
+    for where, args in (("experts in the least memory", ["--device", "level_zero:0", "--experts", "streamed", "--vram", f"{(least >> 20) + 1}MiB"]),
+                        ("two stages", ["--device", "level_zero:0,0", "--experts", "resident"]),
+                        ("two devices", ["--device", "level_zero:0,1", "--experts", "resident"]),
+                        ("slices of 7 rows", ["--device", "level_zero:0", "-b", "7"])):
+        there, err = t.score(*args, model=model)
+        t.report(f"{name}, {where}: the same bits", here and there == here, err)
+    there, err = t.score("--device", "level_zero:0", "-b", "32", model=model, ZE_TEST_MAX_ALLOC_MIB="4", ZE_TEST_COPY_ENGINES="0")
+    t.report(f"{name}, allocations of at most 4 MiB, and no copy engines: the same bits", here and there == here, err)
 
 
 def failing(t):
@@ -125,7 +134,7 @@ def failing(t):
     t.fails("no host memory to map", "level_zero:0: the system does not lock", "--device", "level_zero:0", "--experts", "streamed", "--vram",
             "13MiB", ZE_TEST_FAIL="zexDriverImportExternalPointer:1:0x70000002")
     other = os.path.join(t.folder, "other.gguf")
-    t.run([t.sluice, "synth", "-q", "-o", other, "--arch", "qwen35moe", "--layers", "4", "--vocab", "320"])
+    t.run([t.sluice, "synth", "-q", "-o", other, "--arch", "minimax-m3", "--layers", "4", "--vocab", "320"])
     t.fails("a model with an op that it lacks is refused by name", r"device level_zero:0 has no op '\w+'", *on, model=other)
 
 
@@ -146,7 +155,10 @@ def main():
         t = Tests(sluice, driver, folder)
         t.run([sluice, "synth", "-q", "-o", t.model, "--layers", "2", "--vocab", "320", "-t", "Q8_0"])
         listed(t)
-        placed(t)
+        placed(t, "attention", t.model)
+        delta = os.path.join(folder, "delta.gguf")
+        t.run([sluice, "synth", "-q", "-o", delta, "--arch", "qwen35moe", "--layers", "4", "--vocab", "320", "-t", "Q8_0"])
+        placed(t, "gated delta nets", delta)
         failing(t)
         for program in sys.argv[3:]:
             argv = program.split()

@@ -1,0 +1,54 @@
+/* The ops of layers whose state every row replaces. */
+#include "backends/level_zero/ops.h"
+
+_Static_assert(SL_KV_PAGE_TOKENS == 64, "kernels/state.clh counts in such pages");
+_Static_assert(SL_CONV_MAX_TAPS == SL_LZ_MAX_TAPS, "kernels have registers for so many");
+
+#define COLUMNS 64u /* of a group */
+
+static struct sl_lz_state state(const struct sl_state_view *s, uint32_t n_tok) {
+    return (struct sl_lz_state){.pages = sl_lz_addr_of(s->pages),
+                                .page_table = sl_lz_addr_of(s->page_table),
+                                .slot = sl_lz_addr_of(s->slot),
+                                .row_seq = sl_lz_addr_of(s->row_seq),
+                                .row_len = sl_lz_addr_of(s->row_len),
+                                .page_bytes = s->page_bytes,
+                                .max_pages = s->max_pages,
+                                .n_tok = n_tok};
+}
+
+enum sl_status sl_lz_op_conv_silu(struct sl_device *d, const struct sl_op_conv_silu *a) {
+    const struct sl_lz_conv k = {.x = sl_lz_addr_of(a->x),
+                                 .w = sl_lz_addr_of(a->w),
+                                 .bias = sl_lz_addr_of(a->bias),
+                                 .y = sl_lz_addr_of(a->y),
+                                 .state = state(&a->state, a->n_tok),
+                                 .n = a->n,
+                                 .n_taps = a->n_taps};
+    uint64_t n = sl_lz_div_up(a->n, COLUMNS) * a->n_tok;
+    return n ? SL_LZ_LAUNCH((struct sl_level_zero *)d, conv_silu, 0, n, k) : SL_OK;
+}
+
+enum sl_status sl_lz_op_delta_rule(struct sl_device *d, const struct sl_op_delta_rule *a) {
+    const struct sl_lz_delta_rule k = {.q = sl_lz_addr_of(a->q),
+                                       .k = sl_lz_addr_of(a->k),
+                                       .v = sl_lz_addr_of(a->v),
+                                       .alpha = sl_lz_addr_of(a->alpha),
+                                       .beta = sl_lz_addr_of(a->beta),
+                                       .a = sl_lz_addr_of(a->a),
+                                       .dt = sl_lz_addr_of(a->dt),
+                                       .y = sl_lz_addr_of(a->y),
+                                       .state = state(&a->state, a->n_tok),
+                                       .n_heads = a->n_heads,
+                                       .n_heads_k = a->n_heads_k,
+                                       .head_dim_k = a->head_dim_k,
+                                       .head_dim_v = a->head_dim_v,
+                                       .stride = a->stride,
+                                       .stride_gate = a->stride_gate,
+                                       .gate_group = a->gate_group,
+                                       .gate_group_stride = a->gate_group_stride,
+                                       .grouped = a->grouped,
+                                       .scale = a->scale};
+    uint64_t n = sl_lz_div_up(a->head_dim_v, COLUMNS) * a->n_heads * a->n_tok;
+    return n ? SL_LZ_LAUNCH((struct sl_level_zero *)d, delta_rule, 0, n, k) : SL_OK;
+}
