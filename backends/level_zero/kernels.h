@@ -42,7 +42,9 @@ typedef uint32_t sl_lz_u32;
     X(mul_sigmoid, 64, 0)                                                                          \
     X(l2_norm, 64, 0)                                                                              \
     X(conv_silu, 64, 0)                                                                            \
+    X(short_conv, 64, 0)                                                                           \
     X(delta_rule, 64, 0)                                                                           \
+    X(channel_delta, 64, 0)                                                                        \
     X(scale, 64, 0)                                                                                \
     X(gate_heads, 64, 0)                                                                           \
     X(temper, 64, 0)                                                                               \
@@ -73,6 +75,8 @@ typedef uint32_t sl_lz_u32;
 #define SL_LZ_MAX_USED     64u
 /* Positions that a convolution spans at most. */
 #define SL_LZ_MAX_TAPS 8u
+/* Elements of a key at most that each have a decay. */
+#define SL_LZ_MAX_DECAYS 1024u
 
 struct sl_lz_embed {
     sl_lz_addr w, ids, y;
@@ -174,7 +178,7 @@ struct sl_lz_state { /* as struct sl_state_view */
     sl_lz_u64 page_bytes;
     sl_lz_u32 max_pages, n_tok;
 };
-struct sl_lz_conv {
+struct sl_lz_conv { /* conv_silu, short_conv */
     sl_lz_addr x, w, bias, y;
     struct sl_lz_state state;
     sl_lz_u32 n, n_taps;
@@ -185,6 +189,12 @@ struct sl_lz_delta_rule {
     sl_lz_u32 n_heads, n_heads_k, head_dim_k, head_dim_v, stride, stride_gate;
     sl_lz_u32 gate_group, gate_group_stride, grouped;
     float scale;
+};
+struct sl_lz_channel_delta {
+    sl_lz_addr q, k, v, alpha, beta, a, dt, y;
+    struct sl_lz_state state;
+    sl_lz_u32 n_heads, head_dim_k, head_dim_v;
+    float scale, bound;
 };
 struct sl_lz_scale {
     sl_lz_addr x, by, rows, y;

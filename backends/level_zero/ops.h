@@ -57,7 +57,9 @@ enum sl_status sl_lz_glu(struct sl_level_zero *z, uint64_t gate, uint64_t up, ui
     X(mul_sigmoid)                                                                                 \
     X(l2_norm)                                                                                     \
     X(conv_silu)                                                                                   \
+    X(short_conv)                                                                                  \
     X(delta_rule)                                                                                  \
+    X(channel_delta)                                                                               \
     X(scale)                                                                                       \
     X(gate_heads)                                                                                  \
     X(temper)                                                                                      \

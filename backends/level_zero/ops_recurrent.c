@@ -3,6 +3,7 @@
 
 _Static_assert(SL_KV_PAGE_TOKENS == 64, "kernels/state.clh counts in such pages");
 _Static_assert(SL_CONV_MAX_TAPS == SL_LZ_MAX_TAPS, "kernels have registers for so many");
+_Static_assert(SL_CHANNEL_DELTA_MAX == SL_LZ_MAX_DECAYS, "channel_delta.cl has room for so many");
 
 #define COLUMNS 64u /* of a group */
 
@@ -29,6 +30,17 @@ enum sl_status sl_lz_op_conv_silu(struct sl_device *d, const struct sl_op_conv_s
     return n ? SL_LZ_LAUNCH((struct sl_level_zero *)d, conv_silu, 0, n, k) : SL_OK;
 }
 
+enum sl_status sl_lz_op_short_conv(struct sl_device *d, const struct sl_op_short_conv *a) {
+    const struct sl_lz_conv k = {.x = sl_lz_addr_of(a->x),
+                                 .w = sl_lz_addr_of(a->w),
+                                 .y = sl_lz_addr_of(a->y),
+                                 .state = state(&a->state, a->n_tok),
+                                 .n = a->n,
+                                 .n_taps = a->n_taps};
+    uint64_t n = sl_lz_div_up(a->n, COLUMNS) * a->n_tok;
+    return n ? SL_LZ_LAUNCH((struct sl_level_zero *)d, short_conv, 0, n, k) : SL_OK;
+}
+
 enum sl_status sl_lz_op_delta_rule(struct sl_device *d, const struct sl_op_delta_rule *a) {
     const struct sl_lz_delta_rule k = {.q = sl_lz_addr_of(a->q),
                                        .k = sl_lz_addr_of(a->k),
@@ -51,4 +63,23 @@ enum sl_status sl_lz_op_delta_rule(struct sl_device *d, const struct sl_op_delta
                                        .scale = a->scale};
     uint64_t n = sl_lz_div_up(a->head_dim_v, COLUMNS) * a->n_heads * a->n_tok;
     return n ? SL_LZ_LAUNCH((struct sl_level_zero *)d, delta_rule, 0, n, k) : SL_OK;
+}
+
+enum sl_status sl_lz_op_channel_delta(struct sl_device *d, const struct sl_op_channel_delta *a) {
+    const struct sl_lz_channel_delta k = {.q = sl_lz_addr_of(a->q),
+                                          .k = sl_lz_addr_of(a->k),
+                                          .v = sl_lz_addr_of(a->v),
+                                          .alpha = sl_lz_addr_of(a->alpha),
+                                          .beta = sl_lz_addr_of(a->beta),
+                                          .a = sl_lz_addr_of(a->a),
+                                          .dt = sl_lz_addr_of(a->dt),
+                                          .y = sl_lz_addr_of(a->y),
+                                          .state = state(&a->state, a->n_tok),
+                                          .n_heads = a->n_heads,
+                                          .head_dim_k = a->head_dim_k,
+                                          .head_dim_v = a->head_dim_v,
+                                          .scale = a->scale,
+                                          .bound = a->bound};
+    uint64_t n = sl_lz_div_up(a->head_dim_v, COLUMNS) * a->n_heads * a->n_tok;
+    return n ? SL_LZ_LAUNCH((struct sl_level_zero *)d, channel_delta, 0, n, k) : SL_OK;
 }
