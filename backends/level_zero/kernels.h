@@ -45,6 +45,8 @@ typedef uint32_t sl_lz_u32;
     X(short_conv, 64, 0)                                                                           \
     X(delta_rule, 64, 0)                                                                           \
     X(channel_delta, 64, 0)                                                                        \
+    X(state_scan, 64, 0)                                                                           \
+    X(channel_scan, 64, 0)                                                                         \
     X(scale, 64, 0)                                                                                \
     X(gate_heads, 64, 0)                                                                           \
     X(temper, 64, 0)                                                                               \
@@ -195,6 +197,16 @@ struct sl_lz_channel_delta {
     struct sl_lz_state state;
     sl_lz_u32 n_heads, head_dim_k, head_dim_v;
     float scale, bound;
+};
+struct sl_lz_state_scan {
+    sl_lz_addr x, b, c, dt, a, dt_bias, skip, y;
+    struct sl_lz_state state;
+    sl_lz_u32 n_heads, n_groups, head_dim, n_state, stride;
+};
+struct sl_lz_channel_scan {
+    sl_lz_addr x, b, c, dt, a, skip, y;
+    struct sl_lz_state state;
+    sl_lz_u32 n, n_state;
 };
 struct sl_lz_scale {
     sl_lz_addr x, by, rows, y;

@@ -48,6 +48,7 @@ enum sl_status sl_lz_glu(struct sl_level_zero *z, uint64_t gate, uint64_t up, ui
     X(silu_mul)                                                                                    \
     X(gelu_mul)                                                                                    \
     X(limited_glu)                                                                                 \
+    X(relu_squared)                                                                                \
     X(add_gated)                                                                                   \
     X(gather_rows)                                                                                 \
     X(block_max)                                                                                   \
@@ -60,6 +61,8 @@ enum sl_status sl_lz_glu(struct sl_level_zero *z, uint64_t gate, uint64_t up, ui
     X(short_conv)                                                                                  \
     X(delta_rule)                                                                                  \
     X(channel_delta)                                                                               \
+    X(state_scan)                                                                                  \
+    X(channel_scan)                                                                                \
     X(scale)                                                                                       \
     X(gate_heads)                                                                                  \
     X(temper)                                                                                      \

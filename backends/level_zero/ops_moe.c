@@ -66,7 +66,8 @@ enum sl_status sl_lz_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
     r.gate = r.x[1] + rows;
     r.up = r.gate + pairs;
     r.h = r.up + pairs;
-    SL_TRY(product(&r, GATE));
+    if (a->activation != SL_RELU_SQUARED)
+        SL_TRY(product(&r, GATE));
     SL_TRY(product(&r, UP));
     SL_TRY(sl_lz_glu(z, r.gate, r.up, r.gate, (uint64_t)a->n_pairs * a->n_ff,
                      (uint32_t)a->activation, a->limit));

@@ -83,3 +83,37 @@ enum sl_status sl_lz_op_channel_delta(struct sl_device *d, const struct sl_op_ch
     uint64_t n = sl_lz_div_up(a->head_dim_v, COLUMNS) * a->n_heads * a->n_tok;
     return n ? SL_LZ_LAUNCH((struct sl_level_zero *)d, channel_delta, 0, n, k) : SL_OK;
 }
+
+enum sl_status sl_lz_op_state_scan(struct sl_device *d, const struct sl_op_state_scan *a) {
+    const struct sl_lz_state_scan k = {.x = sl_lz_addr_of(a->x),
+                                       .b = sl_lz_addr_of(a->b),
+                                       .c = sl_lz_addr_of(a->c),
+                                       .dt = sl_lz_addr_of(a->dt),
+                                       .a = sl_lz_addr_of(a->a),
+                                       .dt_bias = sl_lz_addr_of(a->dt_bias),
+                                       .skip = sl_lz_addr_of(a->skip),
+                                       .y = sl_lz_addr_of(a->y),
+                                       .state = state(&a->state, a->n_tok),
+                                       .n_heads = a->n_heads,
+                                       .n_groups = a->n_groups,
+                                       .head_dim = a->head_dim,
+                                       .n_state = a->n_state,
+                                       .stride = a->stride};
+    uint64_t n = sl_lz_div_up(a->head_dim, COLUMNS) * a->n_heads * a->n_tok;
+    return n ? SL_LZ_LAUNCH((struct sl_level_zero *)d, state_scan, 0, n, k) : SL_OK;
+}
+
+enum sl_status sl_lz_op_channel_scan(struct sl_device *d, const struct sl_op_channel_scan *a) {
+    const struct sl_lz_channel_scan k = {.x = sl_lz_addr_of(a->x),
+                                         .b = sl_lz_addr_of(a->b),
+                                         .c = sl_lz_addr_of(a->c),
+                                         .dt = sl_lz_addr_of(a->dt),
+                                         .a = sl_lz_addr_of(a->a),
+                                         .skip = sl_lz_addr_of(a->skip),
+                                         .y = sl_lz_addr_of(a->y),
+                                         .state = state(&a->state, a->n_tok),
+                                         .n = a->n,
+                                         .n_state = a->n_state};
+    uint64_t n = sl_lz_div_up(a->n, COLUMNS) * a->n_tok;
+    return n ? SL_LZ_LAUNCH((struct sl_level_zero *)d, channel_scan, 0, n, k) : SL_OK;
+}

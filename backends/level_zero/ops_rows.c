@@ -9,7 +9,7 @@ void sl_lz_ops_caps(struct sl_device_caps *caps) {
         caps->weight_dtype[t] = sl_lz_has_kernel(SL_LZ_embed, (enum sl_dtype)t);
     caps->kv_dtype[SL_DTYPE_F16] = caps->kv_dtype[SL_DTYPE_Q8_0] = true;
     caps->moe_bias = caps->moe_as_host = caps->swiglu_clamped = caps->geglu = true;
-    caps->swiglu_limited = caps->swiglu_cut = caps->reglu = true;
+    caps->swiglu_limited = caps->swiglu_cut = caps->reglu = caps->relu_squared = true;
     caps->sigmoid_topk = caps->router_groups = true;
     caps->extra_args = caps->latent_window = true;
 }
@@ -89,6 +89,11 @@ enum sl_status sl_lz_op_gelu_mul(struct sl_device *d, const struct sl_op_gelu_mu
 enum sl_status sl_lz_op_limited_glu(struct sl_device *d, const struct sl_op_limited_glu *a) {
     return sl_lz_glu((struct sl_level_zero *)d, sl_lz_addr_of(a->gate), sl_lz_addr_of(a->up),
                      sl_lz_addr_of(a->y), a->n, SL_SWIGLU_LIMITED, a->limit);
+}
+
+enum sl_status sl_lz_op_relu_squared(struct sl_device *d, const struct sl_op_relu_squared *a) {
+    uint64_t x = sl_lz_addr_of(a->x);
+    return sl_lz_glu((struct sl_level_zero *)d, x, x, x, a->n, SL_RELU_SQUARED, 0);
 }
 
 enum sl_status sl_lz_op_add_gated(struct sl_device *d, const struct sl_op_add_gated *a) {

@@ -22,6 +22,9 @@ static float activate(uint activation, float limit, float g, float u) {
         u = u > limit ? limit : u;
         u = u < -limit ? -limit : u;
         return silu(g) * u;
+    case 6u: /* squared ReLU, without a gate */
+        u = u < 0.0f ? 0.0f : u;
+        return u * u;
     default:
         return silu(g) * u;
     }
