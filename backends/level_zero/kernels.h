@@ -27,6 +27,7 @@ typedef uint32_t sl_lz_u32;
     X(kv_write, 64, 0)                                                                             \
     X(attention, 64, 0)                                                                            \
     X(attention_wide, 64, 0)                                                                       \
+    X(attention_chosen, 64, 0)                                                                     \
     X(head_float, 64, 1)                                                                           \
     X(head_quant, 64, 1)                                                                           \
     X(head_turned, 64, 1)                                                                          \
@@ -47,6 +48,9 @@ typedef uint32_t sl_lz_u32;
     X(channel_delta, 64, 0)                                                                        \
     X(state_scan, 64, 0)                                                                           \
     X(channel_scan, 64, 0)                                                                         \
+    X(hadamard, 64, 0)                                                                             \
+    X(index_score, 64, 0)                                                                          \
+    X(index_choose, 64, 0)                                                                         \
     X(scale, 64, 0)                                                                                \
     X(gate_heads, 64, 0)                                                                           \
     X(temper, 64, 0)                                                                               \
@@ -120,6 +124,8 @@ struct sl_lz_attention {
     sl_lz_u32 n_tok, n_heads, n_kv_heads, dim_k, dim_v, stride_q, max_pages, window, chunk, q8;
     sl_lz_u32 v_width; /* elements of a row of V: of latents those of the whole row */
     float scale, softcap;
+    sl_lz_addr chosen; /* attention_chosen, of latents: [n_tok, n_top], ascending */
+    sl_lz_u32 n_top;
 };
 struct sl_lz_head { /* head_float, head_quant, head_turned; strides: of heads */
     sl_lz_addr w, x, y;
@@ -207,6 +213,18 @@ struct sl_lz_channel_scan {
     sl_lz_addr x, b, c, dt, a, skip, y;
     struct sl_lz_state state;
     sl_lz_u32 n, n_state;
+};
+struct sl_lz_hadamard {
+    sl_lz_addr x;
+    sl_lz_u32 n_rows, n;
+    float by; /* one over the root of n */
+};
+/* index_score: of n_rows rows from row0 on to scores [n_rows, max_pages * 64]; index_choose: from
+ * these to chosen [all rows, n_top]. */
+struct sl_lz_index {
+    sl_lz_addr keys, q, w, scores, chosen, page_table, row_seq, row_len;
+    sl_lz_u64 page_bytes;
+    sl_lz_u32 row0, n_rows, n_heads, dim, max_pages, n_top, q8;
 };
 struct sl_lz_scale {
     sl_lz_addr x, by, rows, y;

@@ -6,6 +6,8 @@
 
 /* Of caps what follows from the kernels. */
 void sl_lz_ops_caps(struct sl_device_caps *caps);
+/* ops_index.c: of scores. */
+uint64_t sl_lz_index_scratch(const struct sl_device_limits *limits);
 uint64_t sl_lz_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *limits);
 bool sl_lz_supports(const struct sl_device *d, const struct sl_op_need *need);
 
@@ -55,6 +57,9 @@ enum sl_status sl_lz_glu(struct sl_level_zero *z, uint64_t gate, uint64_t up, ui
     X(head_matmul)                                                                                 \
     X(latent_write)                                                                                \
     X(latent_attention)                                                                            \
+    X(hadamard)                                                                                    \
+    X(index_choose)                                                                                \
+    X(chosen_attention)                                                                            \
     X(mul_sigmoid)                                                                                 \
     X(l2_norm)                                                                                     \
     X(conv_silu)                                                                                   \

@@ -40,12 +40,14 @@ enum sl_status sl_lz_op_latent_write(struct sl_device *d, const struct sl_op_lat
 static enum sl_status attend(struct sl_device *d, const struct sl_lz_attention *k) {
     struct sl_level_zero *z = (struct sl_level_zero *)d;
     bool narrow = k->dim_k <= SL_LZ_NARROW_DIM && k->dim_v <= SL_LZ_NARROW_DIM;
+    enum sl_lz_kernel kernel = k->chosen ? SL_LZ_attention_chosen
+                               : narrow  ? SL_LZ_attention
+                                         : SL_LZ_attention_wide;
     uint64_t n = (uint64_t)k->n_tok * k->n_heads;
     /* sl_lz_supports says so of dimensions before anything is loaded */
     if (k->dim_k > SL_LZ_MAX_HEAD_DIM || k->dim_v > SL_LZ_MAX_HEAD_DIM)
         return SL_ERR_UNSUPPORTED;
-    return n ? sl_lz_launch(z, narrow ? SL_LZ_attention : SL_LZ_attention_wide, 0, n, k, sizeof *k)
-             : SL_OK;
+    return n ? sl_lz_launch(z, kernel, 0, n, k, sizeof *k) : SL_OK;
 }
 
 enum sl_status sl_lz_op_attention(struct sl_device *d, const struct sl_op_attention *a) {
@@ -76,8 +78,8 @@ enum sl_status sl_lz_op_attention(struct sl_device *d, const struct sl_op_attent
 }
 
 /* Latents are the keys of one head, whose first elements are its values too. */
-enum sl_status sl_lz_op_latent_attention(struct sl_device *d,
-                                         const struct sl_op_latent_attention *a) {
+static enum sl_status attend_latents(struct sl_device *d, const struct sl_op_latent_attention *a,
+                                     const uint32_t *chosen, uint32_t n_top) {
     uint32_t dim = a->kv.n_latent + a->kv.n_rot;
     const struct sl_lz_attention k = {.k = sl_lz_addr_of(a->kv.rows),
                                       .v = sl_lz_addr_of(a->kv.rows),
@@ -98,6 +100,29 @@ enum sl_status sl_lz_op_latent_attention(struct sl_device *d,
                                       .window = a->window,
                                       .q8 = a->kv.dtype == SL_DTYPE_Q8_0,
                                       .v_width = dim,
-                                      .scale = a->scale};
+                                      .scale = a->scale,
+                                      .chosen = sl_lz_addr_of(chosen),
+                                      .n_top = n_top};
     return attend(d, &k);
+}
+
+enum sl_status sl_lz_op_latent_attention(struct sl_device *d,
+                                         const struct sl_op_latent_attention *a) {
+    return attend_latents(d, a, NULL, 0);
+}
+
+enum sl_status sl_lz_op_chosen_attention(struct sl_device *d,
+                                         const struct sl_op_chosen_attention *a) {
+    const struct sl_op_latent_attention all = {.kv = a->kv,
+                                               .q = a->q,
+                                               .y = a->y,
+                                               .page_table = a->page_table,
+                                               .row_seq = a->row_seq,
+                                               .row_len = a->row_len,
+                                               .n_tok = a->n_tok,
+                                               .n_decode = a->n_decode,
+                                               .n_heads = a->n_heads,
+                                               .max_pages = a->max_pages,
+                                               .scale = a->scale};
+    return attend_latents(d, &all, a->chosen, a->n_top);
 }

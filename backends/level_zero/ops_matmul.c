@@ -5,7 +5,7 @@
 
 /* Scratch of matmul: the input, quantised for types of 256 elements and of 32. Of moe: the same,
  * and for each pair gate, up and the activation's output, quantised. Of head_matmul: each head's
- * part of the rows, quantised. */
+ * part of the rows, quantised. Of index_choose: scores. */
 uint64_t sl_lz_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *l) {
     (void)d;
     uint64_t matmul = 2 * sl_lz_round_256(sl_lz_qx_bytes(l->max_tok, l->max_n_in));
@@ -14,8 +14,10 @@ uint64_t sl_lz_scratch_bytes(const struct sl_device *d, const struct sl_device_l
                    sl_lz_round_256(sl_lz_qx_bytes(l->max_pairs, l->max_n_ff));
     uint64_t heads =
         sl_lz_round_256(sl_lz_qx_bytes((uint64_t)l->max_tok * l->max_heads, l->max_head_n));
+    uint64_t scores = sl_lz_index_scratch(l);
     uint64_t most = matmul > moe ? matmul : moe;
-    return most > heads ? most : heads;
+    most = most > heads ? most : heads;
+    return most > scores ? most : scores;
 }
 
 enum sl_status sl_lz_quantize(struct sl_level_zero *z, enum sl_dtype t, uint64_t x, uint32_t n_rows,

@@ -16,7 +16,8 @@ void sl_lz_ops_caps(struct sl_device_caps *caps) {
 
 bool sl_lz_supports(const struct sl_device *d, const struct sl_op_need *need) {
     (void)d;
-    if (need->op != SL_OP_attention && need->op != SL_OP_latent_attention)
+    if (need->op != SL_OP_attention && need->op != SL_OP_latent_attention &&
+        need->op != SL_OP_chosen_attention)
         return true;
     return need->head_dim_k <= SL_LZ_MAX_HEAD_DIM && need->head_dim_v <= SL_LZ_MAX_HEAD_DIM;
 }
