@@ -140,7 +140,7 @@ struct sl_lz_router {
     sl_lz_addr logits, bias, ids, weights, expert_scale;
     sl_lz_u32 n_tok, n_expert, k, sigmoid, softmax_topk, normalize;
     float scale;
-    sl_lz_u32 n_group, n_group_used;
+    sl_lz_u32 n_group, n_group_used, share;
 };
 /* One of an expert's matrices (which: 0 gate, 1 up, 2 down) for each listed pair; bias [n_expert,
  * n_out]. x: rows of tokens, or with by_pair of the listed pairs; y: rows of the listed pairs, or

@@ -100,7 +100,8 @@ enum sl_status sl_lz_op_router(struct sl_device *d, const struct sl_op_router *a
                                    .normalize = a->normalize,
                                    .scale = a->scale,
                                    .n_group = a->n_group,
-                                   .n_group_used = a->n_group_used};
+                                   .n_group_used = a->n_group_used,
+                                   .share = a->share};
     if (a->n_expert > SL_LZ_MAX_EXPERTS || a->k > SL_LZ_MAX_USED)
         return SL_ERR_UNSUPPORTED;
     return a->n_tok ? SL_LZ_LAUNCH((struct sl_level_zero *)d, router, 0, a->n_tok, k) : SL_OK;

@@ -10,7 +10,7 @@ void sl_lz_ops_caps(struct sl_device_caps *caps) {
     caps->kv_dtype[SL_DTYPE_F16] = caps->kv_dtype[SL_DTYPE_Q8_0] = true;
     caps->moe_bias = caps->moe_as_host = caps->swiglu_clamped = caps->geglu = true;
     caps->swiglu_limited = caps->swiglu_cut = caps->reglu = caps->relu_squared = true;
-    caps->sigmoid_topk = caps->router_groups = true;
+    caps->sigmoid_topk = caps->router_groups = caps->router_share = true;
     caps->extra_args = caps->latent_window = true;
 }
 

@@ -94,7 +94,7 @@ GROUP(64) kernel void router(const struct sl_lz_router a) {
 
     /* Work-item r < k has the r-th; sums are added by each of them, in order. */
     bool mine = l < a.k, softmax = a.softmax_topk && !a.sigmoid;
-    uint expert = mine ? s.chosen[l] : 0u;
+    uint expert = mine ? s.chosen[l] / max(a.share, 1u) : 0u; /* share: of how many one id is */
     float w = mine ? s.score[expert] : 0.0f;
     s.parts[l] = mine ? w : -INFINITY;
     BARRIER();
