@@ -6,7 +6,11 @@
 #ifndef SL_BACKENDS_IQ_CODES_H
 #define SL_BACKENDS_IQ_CODES_H
 
+#ifdef __OPENCL_C_VERSION__
+typedef ushort uint16_t;
+#else
 #include <stdint.h>
+#endif
 
 #ifndef SL_IQ_CODE
 #define SL_IQ_CODE static const

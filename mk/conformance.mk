@@ -30,7 +30,8 @@ VULKAN_LAYERS := $(if $(filter release,$(MODE)),"tests/conformance/vulkan_layers
 
 # The Level Zero backend over the tests' driver: a part of its conformance, whole runs, and what fails. All of it: BACKEND=pocl.
 LZ_POCL := $(if $(filter release,$(MODE)),"tests/conformance/level_zero_pocl.py $(B)/sluice $(B)/tests/support/ze_driver.so \
-  $(patsubst %,$(B)/tests/conformance/test_%,elementwise kv norm recurrent rope rows scale) '$(B)/tests/conformance/test_router --test shapes --test groups' \
+  $(patsubst %,$(B)/tests/conformance/test_%,elementwise index kv norm recurrent rope rows scale) \
+  '$(B)/tests/conformance/test_router --test shapes --test groups --test ids' \
   '$(B)/tests/conformance/test_matmul --test few' '$(B)/tests/conformance/test_moe --test address' \
   '$(B)/tests/conformance/test_attention --test values' '$(B)/tests/conformance/test_latent --test attention'")
 LZ_POCL_ENV = env $$(tests/conformance/level_zero_pocl.py --env $(B)/tests/support/ze_driver.so)

@@ -32,7 +32,8 @@ LZ_PRIVATE_HEADERS := $(if $(LZ_LACKS),$(filter-out backends/level_zero/level_ze
 
 # Tensor types that kernels of weights are compiled for.
 LZ_FLOATS := F32 F16 BF16
-LZ_QUANTS := Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4
+LZ_QUANTS := Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4 \
+  IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S
 LZ_TYPES_embed := $(LZ_FLOATS) $(LZ_QUANTS)
 LZ_TYPES_matmul_float := $(LZ_FLOATS)
 LZ_TYPES_moe_float := $(LZ_FLOATS)

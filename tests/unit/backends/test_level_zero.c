@@ -100,7 +100,7 @@ static void what_a_card_is(void **state) {
     assert_int_equal(d->caps.max_alloc_bytes, MOST_MIB * MIB);
     assert_int_equal(d->caps.subgroup_width, 16);
     assert_true(d->caps.mapped_host && !d->caps.graphs);
-    assert_true(d->caps.weight_dtype[SL_DTYPE_Q4_K] && !d->caps.weight_dtype[SL_DTYPE_IQ1_S]);
+    assert_true(d->caps.weight_dtype[SL_DTYPE_IQ1_S] && !d->caps.weight_dtype[SL_DTYPE_I32]);
     assert_true(sl_device_has_op(d, SL_OP_moe) && !sl_device_has_op(d, SL_OP_block_choose));
     sl_device_close(&d);
     assert_true(sl_level_zero_backend.named_only);
