@@ -12,6 +12,11 @@ __device__ __forceinline__ void sl_grid_begin(void) {
     sl_grid_next();
 }
 
+/* By its bits: HIP's compiler of LLVM 15 fails on a vote on x != x. */
+__device__ __forceinline__ bool sl_is_nan(float x) {
+    return (__float_as_int(x) & 0x7fffffff) > 0x7f800000;
+}
+
 /* Byte i of v, signed and unsigned. */
 __device__ __forceinline__ int sl_byte(uint32_t v, int i) {
     return (int)(int8_t)(v >> (8 * i));

@@ -31,12 +31,14 @@ typedef __UINTPTR_TYPE__ sl_rtc_uintptr;
 #undef UINT32_MAX
 #undef UINT64_MAX
 #undef INFINITY
+#undef NAN
 #undef NULL
 #define INT32_MIN  (-__INT32_MAX__ - 1)
 #define INT32_MAX  __INT32_MAX__
 #define UINT32_MAX __UINT32_MAX__
 #define UINT64_MAX __UINT64_MAX__
 #define INFINITY   __builtin_inff()
+#define NAN        __builtin_nanf("")
 #define NULL       0
 #define memcpy     __builtin_memcpy
 

@@ -247,7 +247,7 @@ extern "C" __global__ void __launch_bounds__(SL_BLOCK_MAX_WARPS *SL_WARP)
         return;
     const float *x = a.x + t * a.n;
     float u = i < a.n ? x[i] : -INFINITY, v = i + SL_WARP < a.n ? x[i + SL_WARP] : -INFINITY;
-    bool nan = sl_warp_any(u != u || v != v); /* fmaxf gives the other one */
+    bool nan = sl_warp_any(sl_is_nan(u) || sl_is_nan(v)); /* fmaxf gives the other one */
     float top = sl_warp_max(fmaxf(u, v));
     uint32_t first = sl_warp_first(u == top), second = sl_warp_first(v == top);
     float sum = 0, inv_t = a.sum ? a.inv_t[t] : 0;

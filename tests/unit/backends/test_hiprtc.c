@@ -1,5 +1,5 @@
-/* The embedded kernels' sources by ROCm's own hipRTC, which needs no card to compile. Two of them
- * for each of some architectures that builds have no code for; HIPRTC_ARCHS="gfx90c" (environment):
+/* The embedded kernels' sources by ROCm's own hipRTC, which needs no card to compile. Some of them
+ * for architectures that builds have no code for; HIPRTC_ARCHS="gfx90c" (environment):
  * all of them for these (make hip-rtc). Skipped without ROCm's runtime, and in a build without HIP
  * kernels. */
 #include <setjmp.h>
@@ -108,7 +108,8 @@ static void some_compile(void) {
         skip();
     compiles(&c, "gfx90c", "elem", 0x32); /* it has no dot products */
     compiles(&c, "gfx1031", "elem", 0x37);
-    compiles(&c, "gfx1031", "matvec", 0x37);
+    compiles(&c, "gfx1031", "matvec_block", 0x37);
+    compiles(&c, "gfx1031", "small", 0x37);
 }
 
 static void all_compile(void) {
