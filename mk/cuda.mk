@@ -118,6 +118,13 @@ $(FAULTY_CUDA): tests/support/faulty_cuda.c tests/support/fake_cuda.h backends/g
 	$(call say,cc)
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(DRIVER_FLAGS) -o $@ $<
 
+# The same in front of ROCm's runtime, or of that one's other face.
+FAULTY_HIP := $(B)/tests/support/faulty_hip/libamdhip64.so.6
+$(FAULTY_HIP): tests/support/faulty_cuda.c tests/support/faulty_hip.h tests/support/fake_cuda.h backends/gpu/driver.h mk/cuda.mk
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(DRIVER_FLAGS) -DFAULTY_HIP -o $@ $<
+
 .PHONY: kernels
 ## make kernels             CUDA kernels alone (CUDA_ARCHS=90 for quick ones; WITH_CUDA=0 leaves them out)
 kernels: $(CUDA_FATBIN)

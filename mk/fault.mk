@@ -22,8 +22,15 @@ $(foreach t,$(FAULT_SRC),$(eval $(call fault_rule,$(t))))
 # The program itself on a GPU that fails; here over a driver without one.
 GPU_FAULTS := "tests/fault/gpu_faults.py $(B)/sluice demo/demo.gguf $(dir $(FAULTY_CUDA)) $(FAKE_CUDA) --vram-reserve-mib 8"
 
+# The same through ROCm's runtime, with the program that has images for the emulated GPU: this driver's kernels do nothing,
+# so hipcc is not needed. In release alone: but for what is HIP's the host side is CUDA's.
+HIP_FAULTS := $(if $(filter release,$(MODE)),"tests/fault/gpu_faults.py --backend hip $(B)/simt/sluice demo/demo.gguf $(dir $(FAULTY_HIP)) \
+  $(firstword $(FAKE_HIP)) --vram-reserve-mib 8")
+
 # The same on a Vulkan device, of Mesa's on the CPU, in release alone: that device is slow enough.
 VULKAN_FAULTS := $(if $(filter release,$(MODE)),"tests/fault/vulkan_faults.py $(B)/sluice $(B)/tests/support/faulty_vulkan")
+
+HIP_FAULT_FILES := $(if $(HIP_FAULTS),$(B)/simt/sluice $(FAULTY_HIP) $(FAKE_HIP))
 
 # How it divides a model among several.
 GPU_PLANS := "tests/fault/gpu_plans.py $(B)/sluice demo/demo.gguf $(FAKE_CUDA)"
@@ -33,7 +40,7 @@ FILE_FAULTS := "tests/fault/files.py $(B)/sluice"
 
 .PHONY: fault
 ## make fault               whole engines over disks, files, memory and GPUs that fail
-fault: $(FAULT_BIN) $(B)/sluice $(FAULTY_CUDA) $(FAKE_CUDA) $(FAULTY_VULKAN)
-	$(TAP_SIDE) $(FAULT_BIN) $(FILE_FAULTS) $(GPU_FAULTS) $(GPU_PLANS) $(VULKAN_FAULTS)
+fault: $(FAULT_BIN) $(B)/sluice $(FAULTY_CUDA) $(FAKE_CUDA) $(FAULTY_VULKAN) $(HIP_FAULT_FILES)
+	$(TAP_SIDE) $(FAULT_BIN) $(FILE_FAULTS) $(GPU_FAULTS) $(HIP_FAULTS) $(GPU_PLANS) $(VULKAN_FAULTS)
 
 -include $(FAULT_BIN:=.d)

@@ -18,7 +18,7 @@ $(RENDER): tests/templates/render.c $(B)/lib/libsl_model.a $(B)/lib/libsl_common
 .PHONY: test-programs test-parts test-templates test-side test
 # All that the parts need: a part that waits for a compiler lets others go first, and the longest would end the run alone.
 test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(if $(filter release,$(MODE)),$(DET_BIN) $(SIMT_PROGRAMS) $(HANGING_DISK),$(DET_QUICK) $(REPLAY_BIN)) \
-  $(FAULT_BIN) $(BYTES_BIN) $(RENDER) $(ROUTES_BIN) $(SIM_BIN) $(FAULTY_CUDA) $(FAKE_CUDA) $(FAULTY_VULKAN) $(ZE_DRIVER)
+  $(FAULT_BIN) $(BYTES_BIN) $(RENDER) $(ROUTES_BIN) $(SIM_BIN) $(FAULTY_CUDA) $(FAKE_CUDA) $(FAULTY_VULKAN) $(HIP_FAULT_FILES) $(ZE_DRIVER)
 TEMPLATES_TEST = "/usr/bin/python3 tests/templates/run.py $(if $(filter asan,$(MODE)),--every 7) $(RENDER) $(TEMPLATES)"
 test-templates: $(RENDER)
 	$(TAP) $(TEMPLATES_TEST)

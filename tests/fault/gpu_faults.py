@@ -2,12 +2,12 @@
 """A GPU that is lost or full while the real binary works on it, or on it and another: what clients, /health, the log and
 the exit say of it, and that nothing hangs. Prints TAP.
 
-usage: gpu_faults.py SLUICE MODEL FAULTY_FOLDER DRIVER [OPTION...]
+usage: gpu_faults.py [--backend hip] SLUICE MODEL FAULTY_FOLDER DRIVER [OPTION...]
 
 FAULTY_FOLDER holds tests/support/faulty_cuda.c as libcuda.so.1, which brings the faults about in the DRIVER behind it:
 the real one, or tests/support/fake_cuda.so, whose kernels do nothing. The kernels that fault, and the memory that runs
 out, are then real, or that one's; it shows two GPUs. Where a driver shows one, what wants two is skipped. OPTIONs are
-added to every command."""
+added to every command. --backend hip: it is libamdhip64.so.6, and the DRIVER ROCm's runtime or fake_hip.so."""
 import http.client
 import json
 import os
@@ -31,6 +31,7 @@ COPYING_ATTEMPTS = 8
 PLAN = ["plan", "--ram-bandwidth", "1", "--disk-bandwidth", "1"]  # unmeasured
 RUN = ["run", "-q", "-n", "8", "--temp", "0", "-p", "a", "--heat-file", "off"]
 STREAMED = ["--experts", "streamed"]  # with the least --vram, found out
+FAKES = ("fake_cuda.so", "fake_hip.so")
 
 
 def shorten(log):
@@ -229,7 +230,7 @@ class Tests:
                 s.loaded()
                 s.load()
                 s.fail_now()
-                problems += self.lost(s, "cuda:" if "FAKE_CUDA_LOST" in fake else f"{self.backend}:{gpu}")
+                problems += self.lost(s, f"{self.backend}:" if "FAKE_CUDA_LOST" in fake else f"{self.backend}:{gpu}")
             if told not in s.said() or not re.search(given_up, s.said()):
                 problems.append(f"the log does not say that '{told}' and '{given_up}'")
         except (AssertionError, OSError) as e:
@@ -247,17 +248,17 @@ class Tests:
             try:
                 s.loaded()
                 s.load()
-                problems += self.lost(s, f"cuda:{gpu}")
-                waited = f"cuda:{waits} waits for what was to come by way of it" in s.said()
-                if not waited and not re.search(rf"cuda:{gpu}: .*the device is given up", s.said()):
-                    problems.append(f"the log does not say that cuda:{gpu} is given up")
+                problems += self.lost(s, f"{self.backend}:{gpu}")
+                waited = f"{self.backend}:{waits} waits for what was to come by way of it" in s.said()
+                if not waited and not re.search(rf"{self.backend}:{gpu}: .*the device is given up", s.said()):
+                    problems.append(f"the log does not say that {self.backend}:{gpu} is given up")
             except (AssertionError, OSError) as e:
                 problems.append(str(e))
             problems += s.end()
             if waited or problems:
                 break
         if not waited and not problems:
-            problems.append(f"cuda:{waits} did not wait in any of {COPYING_ATTEMPTS} attempts")
+            problems.append(f"{self.backend}:{waits} did not wait in any of {COPYING_ATTEMPTS} attempts")
         self.report(f"{name} (ended in {s.seconds:.1f} s)", problems, s.said())
 
     def stopped(self, name, options, gpu=0):
@@ -358,8 +359,14 @@ class Tests:
         self.report(f"{name}: {n - 1} allocations, {refused} refused", problems)
 
 
+class HipTests(Tests):
+    """The same through ROCm's runtime."""
+    backend, faulty_name = "hip", "faulty_hip"
+    took = "faulty_hip: took"
+
+
 def one(t):
-    resident, tiers = t.on("cuda"), t.streamed("cuda")
+    resident, tiers = t.on(t.backend), t.streamed(t.backend)
     t.planned("device memory is what was planned, experts resident", resident)
     t.planned("device memory is what was planned, experts in tiers", tiers)
     t.faulted("a kernel traps among answers, experts resident", "trap", resident)
@@ -367,7 +374,7 @@ def one(t):
     t.faulted("a kernel writes to address 0 among answers", "illegal", tiers)
     t.faulted("the GPU is gone among answers", "gone", resident)
     t.faulted("the first kernel traps", "trap", resident, at_start=True)
-    t.faulted("a kernel runs long and traps where two stages have one GPU", "late", t.on("cuda:0,0"))
+    t.faulted("a kernel runs long and traps where two stages have one GPU", "late", t.on(f"{t.backend}:0,0"))
     t.full("memory runs out among answers, experts resident", resident)
     t.full("memory runs out among answers, experts in tiers", tiers)
     t.allocations("experts resident", resident)
@@ -375,7 +382,7 @@ def one(t):
 
 
 def two(t):
-    resident, tiers = t.on("cuda:0,1"), t.streamed("cuda:0,1")
+    resident, tiers = t.on(f"{t.backend}:0,1"), t.streamed(f"{t.backend}:0,1")
     t.planned("two GPUs: device memory is what was planned, experts in tiers", tiers)
     for gpu, which in enumerate(("the first", "the second")):
         t.faulted(f"two GPUs: a kernel traps on {which}, experts resident", "trap", resident, gpu)
@@ -388,7 +395,7 @@ def two(t):
         t.full(f"two GPUs: memory runs out on {which} among answers", tiers, gpu)
         t.command(f"two GPUs: the first kernel on {which} traps under sluice run", resident, gpu)
     t.stopped("two GPUs: SIGTERM while a kernel runs on the first that will trap", resident)
-    if os.path.basename(t.driver) == "fake_cuda.so":
+    if os.path.basename(t.driver) in FAKES:
         t.faulted("two GPUs: a kernel runs long and traps on the first, and takes along who waits for it", "late", resident,
                   FAKE_CUDA_LOST="spread")
         t.faulted("two GPUs that cannot read each other: a kernel runs long and traps on the first", "late", resident,
@@ -404,11 +411,11 @@ def relayed(t):
     small, t.model = t.model, os.path.join(t.folder, "large.gguf")
     subprocess.run([t.sluice, "synth", "-q", "-o", t.model, "--layers", "4", "--expert-ff", "832", "--experts", "24", "--top-k",
                     "4"], check=True)
-    tiers = t.streamed("cuda:0,1")
+    tiers = t.streamed(f"{t.backend}:0,1")
     for gpu, which in enumerate(("the first", "the second")):
         t.copying(f"two GPUs: {which} is lost while it copies to the other", tiers + ["--no-warmup"], gpu, 1 - gpu)
     os.environ["FAKE_CUDA_DEVICES"] = "4"
-    tiers = t.streamed("cuda:0,1,2,3")
+    tiers = t.streamed(f"{t.backend}:0,1,2,3")
     for gpu in (0, 2):
         t.copying(f"four GPUs: GPU {gpu} is lost while it copies to the one before", tiers + ["--no-warmup"], gpu, (gpu + 3) % 4)
     del os.environ["FAKE_CUDA_DEVICES"]
@@ -418,12 +425,12 @@ def relayed(t):
 def four(t):
     """Each GPU has two stages: what one of them waits for may be in the way of the other's."""
     os.environ.setdefault("FAKE_CUDA_MIB", "256")
-    for devices in ("cuda:0,1,0,1", "cuda:0,0,1,1"):
+    for devices in (f"{t.backend}:0,1,0,1", f"{t.backend}:0,0,1,1"):
         resident, tiers = t.on(devices), t.streamed(devices)
         t.planned(f"four stages on {devices}: device memory is what was planned, experts in tiers", tiers)
         for gpu, which in enumerate(("the first", "the second")):
             t.faulted(f"four stages on {devices}: a kernel runs long and traps on {which}, experts in tiers", "late", tiers, gpu)
-        if os.path.basename(t.driver) == "fake_cuda.so":
+        if os.path.basename(t.driver) in FAKES:
             t.faulted(f"four stages on {devices}: the second is gone among answers, experts in tiers", "gone", tiers, 1)
             t.faulted(f"four stages on {devices}, all of a GPU in one queue: a kernel runs long and traps on the first", "late", tiers,
                       FAKE_CUDA_QUEUES="1")
@@ -431,16 +438,19 @@ def four(t):
 
 
 def main():
-    if len(sys.argv) < 5:
+    argv, tests = sys.argv[1:], Tests
+    if argv[:2] == ["--backend", "hip"]:
+        argv, tests = argv[2:], HipTests
+    if len(argv) < 4:
         sys.exit(__doc__)
     with tempfile.TemporaryDirectory(prefix="sluice-gpu-") as folder:
-        t = Tests(*[os.path.abspath(a) for a in sys.argv[1:5]], sys.argv[5:], folder)
-        why = t.missing("cuda")
+        t = tests(*[os.path.abspath(a) for a in argv[:4]], argv[4:], folder)
+        why = t.missing(t.backend)
         if why:
             print(f"1..0 # SKIP {why}")
             sys.exit(77)
         one(t)
-        why = t.missing("cuda:0,1")
+        why = t.missing(f"{t.backend}:0,1")
         if why:
             t.report(f"two GPUs # SKIP {why}", [])
         else:

@@ -11,12 +11,19 @@
  *               "full-alloc N"     likewise before the N-th allocation, from 1
  *               "gone FILE"        every call fails as if the GPU had fallen off its bus
  *               "trap:1 FILE"      (any of these) on the second GPU, whatever the others do
+ * With FAULTY_HIP it is ROCm's runtime, libamdhip64.so.6, in front of a real one of ROCm 6 or later
+ * (faulty_hip.h), by the same environment.
+ *
  * It says on stderr when it does so, once. Submissions are launches, also those that are captured,
- * and replays of graphs. Kernels of its own come as PTX, which the driver compiles. Over the fake
- * driver (fake_cuda.h) faults of kernels are that one's, so that the scripts run without a GPU. */
+ * and replays of graphs. Kernels of its own come as PTX, which the driver compiles, or as
+ * HIP's source. Over the fake driver (fake_cuda.h) faults of kernels are that one's, so that the
+ * scripts run without a GPU. */
 #include "tests/support/fake_cuda.h"
 
 #include "backends/gpu/driver.h"
+#ifdef FAULTY_HIP
+#include "tests/support/faulty_hip.h"
+#endif
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -32,7 +39,15 @@
 #define LATE_MS     300
 #define MAX_DEVICES 16
 #define ANY         (-1)
-#define IS_GONE     999 /* CUDA_ERROR_UNKNOWN */
+#define IS_GONE     999 /* CUDA_ERROR_UNKNOWN, and HIP's */
+
+#ifdef FAULTY_HIP
+#define NAME         "faulty_hip"
+#define FUNCTIONS(X) HIP_FUNCTIONS(X)
+#else
+#define NAME         "faulty_cuda"
+#define FUNCTIONS(X) SL_CU_FUNCTIONS(X) SL_CU_NEWER_FUNCTIONS(X)
+#endif
 
 /* Every symbol is a jump to where its pointer shows: the real driver, or one of ours. Where a GPU
  * may be gone it first asks for that, with all that functions take in registers kept. */
@@ -46,8 +61,7 @@
             "test %eax, %eax\n jne 2f\n"                                                           \
             "1: jmp *faulty_to_" #field "(%rip)\n2: ret\n");                                       \
     __attribute__((visibility("hidden"), used)) void *faulty_to_##field;
-SL_CU_FUNCTIONS(JUMP)
-SL_CU_NEWER_FUNCTIONS(JUMP)
+FUNCTIONS(JUMP)
 extern __attribute__((visibility("hidden"))) int faulty_may_go;
 int faulty_may_go;
 __attribute__((visibility("hidden"))) int faulty_gone(void *const *to, void *first);
@@ -57,17 +71,23 @@ static const char *const names[NONE] = {"trap", "illegal", "late", "full", "full
 static const char *const kernel_names[] = {"trapping", "writing", "late"};
 static const char *const kernel_does[] = {"traps", "writes to address 0", "traps when it ends"};
 
-static struct sl_gpu_driver real;
+static struct {
+    void *lib;
+#define FIELD(field, symbol, args) int(*field) args;
+    FUNCTIONS(FIELD)
+#undef FIELD
+} real;
 static atomic_int fault = NONE;
 static int at_device = ANY;
 static const char *trigger; /* a file */
 static unsigned long at_alloc;
 static atomic_ulong n_allocs;
-static struct CUctx_st *contexts[MAX_DEVICES];
 static struct CUfunc_st *kernels[MAX_DEVICES][3];
 static _Thread_local int device = ANY; /* whose context is current */
 static fake_cuda_fault_fn *fake_fault; /* NULL: the driver is a real one */
 
+#ifndef FAULTY_HIP
+static struct CUctx_st *contexts[MAX_DEVICES];
 static const char ptx[] =
     ".version 6.3\n.target sm_75\n.address_size 64\n"
     ".visible .entry trapping() { trap; ret; }\n"
@@ -79,9 +99,10 @@ static const char ptx[] =
     "mov.u64 %from, %globaltimer;\n"
     "again: mov.u64 %now, %globaltimer; sub.u64 %now, %now, %from;\n"
     "setp.lt.u64 %early, %now, 300000000; @%early bra again; trap; ret; }\n"; /* LATE_MS */
+#endif
 
 static void fatal(const char *what, const char *more) {
-    fprintf(stderr, "faulty_cuda: %s: %s\n", what, more);
+    fprintf(stderr, NAME ": %s: %s\n", what, more);
     _exit(99);
 }
 
@@ -97,8 +118,8 @@ static void fill(void) {
             bytes /= 2;
     }
     real.mem_info(&left, &total_bytes);
-    fprintf(stderr, "faulty_cuda: took %zu MiB of %zu that were free, %zu bytes are left\n",
-            taken >> 20, free_bytes >> 20, left);
+    fprintf(stderr, NAME ": took %zu MiB of %zu that were free, %zu bytes are left\n", taken >> 20,
+            free_bytes >> 20, left);
 }
 
 static bool is_here(void) {
@@ -107,12 +128,30 @@ static bool is_here(void) {
 
 static int mem_alloc(uint64_t *addr, size_t bytes) {
     if (fault == FULL_ALLOC && is_here() && atomic_fetch_add(&n_allocs, 1) + 1 == at_alloc) {
-        fprintf(stderr, "faulty_cuda: allocation %lu, %zu bytes\n", at_alloc, bytes);
+        fprintf(stderr, NAME ": allocation %lu, %zu bytes\n", at_alloc, bytes);
         fill();
     }
     return real.mem_alloc(addr, bytes);
 }
 
+#ifdef FAULTY_HIP
+static int ctx_set_current(int of) {
+    int result = real.ctx_set_current(of);
+    if (of >= MAX_DEVICES)
+        fatal("more GPUs than", "MAX_DEVICES");
+    if (result == SL_CU_OK)
+        device = of;
+    return result;
+}
+
+/* Kernels that fault, for the current GPU. */
+static const void *own_image(void) {
+    char properties[HIP_PROPERTIES_BYTES] __attribute__((aligned(16)));
+    if (real.device_properties(properties, device) != SL_CU_OK)
+        fatal("the runtime does not say", "what a GPU is");
+    return hip_compile(real.lib, properties + HIP_ARCH_AT);
+}
+#else
 /* Modules end with their context, and a device is opened more than once. */
 static int ctx_retain(struct CUctx_st **ctx, int of) {
     if (of < 0 || of >= MAX_DEVICES)
@@ -134,14 +173,20 @@ static int ctx_set_current(struct CUctx_st *ctx) {
     return result;
 }
 
+static const void *own_image(void) {
+    return ptx;
+}
+#endif
+
 /* With a context's first module, when nothing is being captured. */
 static int module_load(struct CUmod_st **module, const void *image) {
     struct CUmod_st *own;
     int result = real.module_load(module, image);
     if (result != SL_CU_OK || fake_fault || fault > LATE || !is_here() || kernels[device][0])
         return result;
-    if (real.module_load(&own, ptx) != SL_CU_OK)
-        fatal("the driver does not take", "PTX");
+    const void *code = own_image();
+    if (!code || real.module_load(&own, code) != SL_CU_OK)
+        fatal("the driver does not take", "kernels that fault");
     for (int i = TRAP; i <= LATE; i++)
         if (real.module_function(&kernels[device][i], own, kernel_names[i]) != SL_CU_OK)
             fatal("the driver does not find", kernel_names[i]);
@@ -167,7 +212,7 @@ static void submission(struct CUstream_st *stream) {
         fake_fault(device, what == ILLEGAL ? 700 : 719, what == LATE ? LATE_MS : 0);
     else
         result = real.launch(kernels[device][what], 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
-    fprintf(stderr, "faulty_cuda: GPU %d: a kernel that %s\n", device, kernel_does[what]);
+    fprintf(stderr, NAME ": GPU %d: a kernel that %s\n", device, kernel_does[what]);
     if (result != SL_CU_OK)
         fatal("it was not taken", "see CUresult");
 }
@@ -191,7 +236,7 @@ int faulty_gone(void *const *to, void *first) {
     if (!ours || !is_here() || access(trigger, F_OK) != 0)
         return 0;
     if (!atomic_exchange(&said, true)) {
-        fprintf(stderr, "faulty_cuda: GPU %d is gone\n", device);
+        fprintf(stderr, NAME ": GPU %d is gone\n", device);
         if (fake_fault)
             fake_fault(device, IS_GONE, -1);
     }
@@ -214,11 +259,13 @@ static int launch(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, 
                        stream, params, extra);
 }
 
+#ifndef FAULTY_HIP
 static int launch_ex(const struct sl_cu_launch_config *config, struct CUfunc_st *function,
                      void **params, void **extra) {
     submission(config->stream);
     return real.launch_ex(config, function, params, extra);
 }
+#endif
 
 static int graph_launch(struct CUgraphExec_st *exec, struct CUstream_st *stream) {
     submission(stream);
@@ -263,16 +310,17 @@ __attribute__((constructor)) static void open_real(void) {
         if (!faulty_to_##field)                                                                    \
             fatal("the driver lacks", symbol);                                                     \
     } while (0);
-    SL_CU_FUNCTIONS(FIND)
-    SL_CU_NEWER_FUNCTIONS(FIND)
+    FUNCTIONS(FIND)
 #undef FIND
     SET(mem_alloc);
-    SET(ctx_retain);
     SET(ctx_set_current);
     SET(module_load);
     SET(launch);
-    SET(launch_ex);
     SET(graph_launch);
+#ifndef FAULTY_HIP
+    SET(ctx_retain);
+    SET(launch_ex);
+#endif
     parse();
     fake_cuda_reset_fn *begin = NULL;
     void *found[] = {dlsym(real.lib, "fake_cuda_reset"), dlsym(real.lib, "fake_cuda_fault")};
