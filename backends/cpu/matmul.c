@@ -105,10 +105,25 @@ static void store(const struct sl_matmul_out *o, uint32_t t, uint32_t o0, uint32
     }
 }
 
-static void product_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
+static uint32_t matrix_of(const struct run *r, uint32_t chunk) {
     uint32_t m = 0;
     while (chunk >= r->first_chunk[m + 1])
         m++;
+    return m;
+}
+
+/* Where a chunk's weights begin; NULL: there is no such chunk. */
+static const uint8_t *chunk_begin(const struct run *r, uint32_t chunk) {
+    if (chunk >= r->first_chunk[r->a->n_w])
+        return NULL;
+    uint32_t m = matrix_of(r, chunk);
+    const struct sl_weight *w = &r->a->out[m].w;
+    size_t row = (size_t)(chunk - r->first_chunk[m]) * r->chunk_rows;
+    return (const uint8_t *)w->data + row * sl_dtype_row_bytes(w->dtype, r->n_in);
+}
+
+static void product_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
+    uint32_t m = matrix_of(r, chunk);
     const struct sl_matmul_out *o = &r->a->out[m];
     enum sl_dtype dtype = o->w.dtype;
     enum sl_x_kind kind = sl_x_kind(dtype);
@@ -122,6 +137,7 @@ static void product_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
     if (!r->tiled) {
         w.data = (const uint8_t *)o->w.data + begin * w.row_bytes;
         w.n_rows = end - begin;
+        w.next = chunk_begin(r, chunk + sl_pool_n_threads(r->pool));
         for (uint32_t t = 0; t < r->n_tok; t++) {
             const void *x = kind == SL_X_F32 ? (const void *)r->rows_f32[t]
                                              : (const void *)(r->x[kind] + t * xrow_bytes);

@@ -42,6 +42,7 @@ struct run {
     float *h; /* [n_pairs, n_ff] by position */
     uint8_t *threads;
     size_t thread_bytes;
+    uint32_t n_threads;                                  /* that take chunks */
     uint32_t up_rows, up_chunks, down_rows, down_chunks; /* per group */
     bool rows_done;
     bool pairs; /* two rows of an expert go through pair() */
@@ -256,13 +257,35 @@ static void activate(const struct run *r, uint32_t expert, uint32_t begin, float
         r->cpu->k.silu_mul(gate, up, h, n);
 }
 
+/* Where a chunk's weights begin; NULL: there is no such chunk. */
+static const uint8_t *up_chunk_begin(const struct run *r, uint32_t chunk) {
+    const struct sl_op_moe *a = r->a;
+    if (chunk >= r->n_groups * r->up_chunks)
+        return NULL;
+    const struct sl_expert_ref *ref = &a->refs[r->groups[chunk / r->up_chunks].expert];
+    uint32_t begin = chunk % r->up_chunks * r->up_rows;
+    return r->gated ? weight_rows(ref->gate, a->gate_dtype, a->n_embd, begin, 0).data
+                    : weight_rows(ref->up, a->up_dtype, a->n_embd, begin, 0).data;
+}
+
+static const uint8_t *down_chunk_begin(const struct run *r, uint32_t chunk) {
+    const struct sl_op_moe *a = r->a;
+    if (chunk >= r->n_groups * r->down_chunks)
+        return NULL;
+    const struct sl_expert_ref *ref = &a->refs[r->groups[chunk / r->down_chunks].expert];
+    uint32_t begin = chunk % r->down_chunks * r->down_rows;
+    return weight_rows(ref->down, a->down_dtype, a->n_ff, begin, 0).data;
+}
+
 static void up_vec(const struct run *r, const struct group *g, uint32_t begin, uint32_t n,
-                   struct thread_scratch *s) {
+                   const uint8_t *next, struct thread_scratch *s) {
     const struct sl_op_moe *a = r->a;
     const struct sl_expert_ref *ref = &a->refs[g->expert];
     struct sl_mm_rows up = weight_rows(ref->up, a->up_dtype, a->n_embd, begin, n);
+    up.next = next;
     if (r->gated) {
         struct sl_mm_rows gate = weight_rows(ref->gate, a->gate_dtype, a->n_embd, begin, n);
+        gate.next = up.data;
         vec_rows(r, &gate, &r->in, g, (float *const[2]){s->vec_gate[0], s->vec_gate[1]});
     }
     vec_rows(r, &up, &r->in, g, (float *const[2]){s->vec_up[0], s->vec_up[1]});
@@ -278,7 +301,7 @@ static void up_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
     uint32_t end = a->n_ff - begin < r->up_rows ? a->n_ff : begin + r->up_rows;
     struct thread_scratch *s = (struct thread_scratch *)(void *)own;
     if (!tiled(r, g)) {
-        up_vec(r, g, begin, end - begin, s);
+        up_vec(r, g, begin, end - begin, up_chunk_begin(r, chunk + r->n_threads), s);
         return;
     }
     const struct sl_expert_ref *ref = &a->refs[g->expert];
@@ -318,6 +341,7 @@ static void down_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
     enum sl_x_kind kind = sl_x_kind(a->down_dtype);
     if (!tiled(r, g)) {
         struct sl_mm_rows w = weight_rows(data, a->down_dtype, a->n_ff, begin, end - begin);
+        w.next = down_chunk_begin(r, chunk + r->n_threads);
         float *y[2];
         for (uint32_t i = 0; i < 2; i++)
             y[i] = a->pair_y + (size_t)r->order[g->begin + i % g->n] * a->n_embd + begin;
@@ -416,7 +440,9 @@ enum sl_status sl_cpu_moe(struct sl_device *d, const struct sl_op_moe *a) {
             rows_chunk(&r, c);
         r.rows_done = true;
     }
-    if (a->overlap && d->caps.overlap)
+    bool overlap = a->overlap && d->caps.overlap;
+    r.n_threads = overlap && n_threads > 1 ? n_threads - 1 : n_threads;
+    if (overlap)
         sl_pool_run_overlap(cpu->pool, run_thread, &r, a->overlap, a->overlap_ctx, a->out_end_ns);
     else
         sl_pool_run(cpu->pool, run_thread, &r);

@@ -27,10 +27,17 @@
 /* n_rows weight rows, row_bytes apart. */
 struct sl_mm_rows {
     const uint8_t *data;
+    const uint8_t *next; /* what the thread will probably read after these rows, for vec() and
+                          * pair() to prefetch; NULL: what follows them in memory */
     size_t row_bytes;
     uint32_t n_rows, n_in;
     enum sl_dtype dtype;
 };
+
+/* Where prefetching for rows `row` to row + n - 1 begins: at the rows behind these. */
+static inline const uint8_t *sl_mm_next_rows(const struct sl_mm_rows *w, uint32_t row, uint32_t n) {
+    return w->next && row + n >= w->n_rows ? w->next : w->data + (row + n) * w->row_bytes;
+}
 
 struct sl_mm_kernels {
     /* By kind SL_X_Q32, SL_X_Q256. */

@@ -166,7 +166,7 @@ SL_INLINE void vec_block8(enum sl_dtype t, const int nt, const struct sl_mm_rows
     const uint8_t *row[8];
     for (uint32_t o = 0; o < w->n_rows; o += nr) {
         __m256 total = _mm256_setzero_ps();
-        const uint8_t *next = w->data + (o + nr) * w->row_bytes;
+        const uint8_t *next = sl_mm_next_rows(w, o, nr);
         rows8_pointers(w, o, nt, row);
         for (uint32_t i = 0; i < n_blocks; i++) {
             const struct sl_qx *g[2];
@@ -440,7 +440,7 @@ SL_INLINE void vec_super8(enum sl_dtype t, const int nt, const struct sl_mm_rows
     const struct sl_qx *g[2];
     for (uint32_t o = 0; o < w->n_rows; o += nr) {
         __m256 total = _mm256_setzero_ps();
-        const uint8_t *next = w->data + (o + nr) * w->row_bytes;
+        const uint8_t *next = sl_mm_next_rows(w, o, nr);
         rows8_pointers(w, o, nt, row);
         for (uint32_t i = 0; i < w->n_in / 256; i++) {
             struct super8_sums s;

@@ -21,6 +21,11 @@ SL_INLINE void store_rows(float *out, uint32_t o, uint32_t n_rows, vf a) {
         vf_store_n(out + o, n_rows - o, a);
 }
 
+/* How far the 16 rows after these from o on are away. */
+SL_INLINE size_t rows_ahead(const struct sl_mm_rows *w, uint32_t o) {
+    return (uintptr_t)sl_mm_next_rows(w, o, 16) - (uintptr_t)(w->data + o * w->row_bytes);
+}
+
 /* Fetches the same place of the 16 rows after these: hardware prefetchers lose 16 streams of a
  * hundred bytes each. */
 SL_INLINE void prefetch_block(const uint8_t *b, size_t ahead, uint32_t bytes) {
@@ -137,13 +142,13 @@ SL_INLINE void vec_super_n(enum sl_dtype t, const int nt, const struct sl_mm_row
                            const void *const *xv, float *const *out) {
     const struct super_traits tr = super_traits(t);
     const uint32_t n_blocks = w->n_in / 256, min_bytes = tr.sub == 32 ? 8 : 16;
-    const size_t ahead = 16 * w->row_bytes;
     const vf factor = vf_set(super_d_factor(t));
     _Alignas(64) uint16_t d[16], dmin[16];
     _Alignas(64) uint8_t min[256];
     const uint8_t *row[16];
     for (uint32_t o = 0; o < w->n_rows; o += 16) {
         vf total[2] = {vf_zero(), vf_zero()};
+        const size_t ahead = rows_ahead(w, o);
         row_pointers(w, o, row);
         for (uint32_t i = 0; i < n_blocks; i++) {
             struct super_x x[2];
@@ -282,11 +287,11 @@ SL_INLINE vf block_d(enum sl_dtype t, const struct block_scales *s) {
 SL_INLINE void vec_block(enum sl_dtype t, const struct sl_mm_rows *w, const void *xv, float *out) {
     const struct block_traits tr = block_traits(t);
     const uint32_t n_blocks = w->n_in / 32;
-    const size_t ahead = 16 * w->row_bytes;
     struct block_scales s[4];
     const uint8_t *row[16];
     for (uint32_t o = 0; o < w->n_rows; o += 16) {
         vf total = vf_zero();
+        const size_t ahead = rows_ahead(w, o);
         row_pointers(w, o, row);
         for (uint32_t i = 0; i < n_blocks; i += 4) {
             const struct sl_qx *g = (const struct sl_qx *)xv + i / 8;
