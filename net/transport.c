@@ -99,11 +99,6 @@ static void fail_socket(struct sl_transport *t) {
     gnutls_transport_set_errno(t->tls, errno);
 }
 
-/* "Error in the pull function", to GnuTLS. */
-static bool is_sockets(ssize_t rc) {
-    return rc == GNUTLS_E_PULL_ERROR || rc == GNUTLS_E_PUSH_ERROR;
-}
-
 static ssize_t pull(gnutls_transport_ptr_t ptr, void *to, size_t room) {
     struct sl_transport *t = ptr;
     struct buffer *b = t->in;
@@ -264,10 +259,11 @@ static enum sl_status tls_status(struct sl_transport *t, ssize_t rc, const char 
                                  struct sl_err *err) {
     if (rc == GNUTLS_E_AGAIN || rc == GNUTLS_E_INTERRUPTED)
         return SL_AGAIN;
-    if (rc == 0 || rc == GNUTLS_E_PREMATURE_TERMINATION)
-        return sl_fail(err, SL_ERR_PEER_LOST, "the other side closed the connection");
-    if (is_sockets(rc))
+    /* GnuTLS says of a record whose end never came that it cannot be decoded. */
+    if (t->cut)
         return lost(what, t->error, err);
+    if (rc == 0 || t->ended)
+        return sl_fail(err, SL_ERR_PEER_LOST, "the other side closed the connection");
     return sl_fail(err, SL_ERR_PEER_LOST, "%s: %s", what, gnutls_strerror((int)rc));
 }
 

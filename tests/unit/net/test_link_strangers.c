@@ -224,6 +224,36 @@ static void a_cut_handshake_is_a_loss(void **state) {
     room_release(&r);
 }
 
+/* Nor does a cut in the middle of a record look like a record that cannot be read. */
+static void a_cut_record_is_a_loss(void **state) {
+    (void)state;
+    struct sl_err err = {""};
+    struct room r;
+    size_t handshake, n;
+    room_init_quiet(&r, true, true);
+    r.n_accepted = 1;
+    assert_int_equal(cut_after(&r, 0, false, &handshake, &err), SL_OK);
+    room_release(&r);
+    for (size_t i = 0; i < 16; i++) {
+        static struct relay y;
+        room_init_quiet(&r, true, true);
+        relay_start(&y, &r);
+        y.most_back = handshake + 3 + 40 * i;
+        y.resets = i % 2;
+        room_join_by(&r, y.address);
+        (void)send_one(r.far.link, 0, 1000); /* which may know of the cut already */
+        wait_for(&r.near, UINT32_MAX);
+        assert_int_equal(times_lost(&r.near), 1);
+        relay_end(&y);
+        n = y.n_back;
+        const char *why = r.near.why.text;
+        if (n != y.most_back || r.near.lost != SL_ERR_PEER_LOST || r.near.n_frames ||
+            (!strstr(why, "closed the connection") && !strstr(why, strerror(ECONNRESET))))
+            fail_msg("%zu of %zu bytes: %s", n, y.most_back, why);
+        room_release(&r);
+    }
+}
+
 /* What was recorded of somebody with the key lets nobody in: not the whole of it, and no part. */
 static void recordings_are_refused(void **state) {
     (void)state;
@@ -282,9 +312,13 @@ static void what_comes_twice_ends_the_link(void **state) {
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_key_is_refused), cmocka_unit_test(strangers_are_in_nobodys_way),
-        cmocka_unit_test(silence_makes_way),      cmocka_unit_test(a_cut_handshake_is_a_loss),
-        cmocka_unit_test(recordings_are_refused), cmocka_unit_test(what_comes_twice_ends_the_link),
+        cmocka_unit_test(another_key_is_refused),
+        cmocka_unit_test(strangers_are_in_nobodys_way),
+        cmocka_unit_test(silence_makes_way),
+        cmocka_unit_test(a_cut_handshake_is_a_loss),
+        cmocka_unit_test(a_cut_record_is_a_loss),
+        cmocka_unit_test(recordings_are_refused),
+        cmocka_unit_test(what_comes_twice_ends_the_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
