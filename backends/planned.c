@@ -18,11 +18,19 @@ static enum sl_status planned_alloc(struct sl_device *d, struct sl_buffer *buffe
     return SL_ERR_DEVICE_OOM;
 }
 
+static enum sl_status planned_memory(struct sl_device *d, uint64_t *out_free, uint64_t *out_total) {
+    const struct sl_device_caps *caps = &d->caps;
+    *out_total = caps->memory_bytes;
+    *out_free = caps->memory_bytes > caps->held_bytes ? caps->memory_bytes - caps->held_bytes : 0;
+    return SL_OK;
+}
+
 struct sl_backend_ops sl_planned_ops(const struct sl_backend_ops *ops) {
     struct sl_backend_ops planned = *ops;
     planned.close = planned_close;
     planned.configure = planned_configure;
     planned.alloc = planned_alloc;
+    planned.memory = planned_memory;
     return planned;
 }
 

@@ -6,7 +6,7 @@
 #include "backends/backend_entry.h"
 
 /* A backend's ops, of which none needs a driver for what planning asks. close frees the device,
- * which must be the first member of what calloc gave. */
+ * which must be the first member of what calloc gave; memory has what caps say. */
 struct sl_backend_ops sl_planned_ops(const struct sl_backend_ops *ops);
 /* The capabilities of a discrete GPU, but for those that the backend computes from others.
  * bytes_per_s: of its memory, where the offer does not say. */

@@ -6,8 +6,6 @@
 
 _Static_assert(SL_KV_PAGE_TOKENS == 64, "index.cu counts in such pages");
 
-/* Scores of so many bytes at once, of one row at the least. */
-#define SCORES_BYTES ((uint64_t)64 << 20)
 /* Rows up to which a block takes one page, so that there are blocks enough; and pages for more
  * rows, whose queries a block then loads less often. */
 #define FEW_ROWS      16u
@@ -18,13 +16,6 @@ enum sl_status sl_gpu_hadamard(struct sl_device *d, const struct sl_op_hadamard 
     return SL_LAUNCH(
         (struct sl_gpu *)d, SL_KERNEL_index_hadamard, ((struct sl_dim3){a->n_rows, 1, 1}),
         ((struct sl_dim3){SL_HADAMARD_THREADS(a->n), 1, 1}), a->n * (uint32_t)sizeof(float), k);
-}
-
-uint64_t sl_gpu_index_scratch(const struct sl_device_limits *limits) {
-    uint64_t row_bytes = (uint64_t)limits->max_scores * sizeof(float);
-    uint64_t all_bytes = row_bytes * limits->max_tok;
-    uint64_t bytes = all_bytes < SCORES_BYTES ? all_bytes : SCORES_BYTES;
-    return bytes < row_bytes ? row_bytes : bytes;
 }
 
 bool sl_gpu_index_fits(const struct sl_gpu *c, const struct sl_op_need *need) {

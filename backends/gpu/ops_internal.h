@@ -1,9 +1,12 @@
-/* What the op files share: kinds of types, scratch, launches. */
+/* What the op files share: scratch, launches.
+ *
+ * Float types (sl_is_float) go through other arithmetic in decode kernels than in prefill kernels,
+ * so rows are told apart by n_decode; quantised types have one definition to the bit in both. */
 #ifndef SL_BACKENDS_GPU_OPS_INTERNAL_H
 #define SL_BACKENDS_GPU_OPS_INTERNAL_H
 
 #include "backends/gpu/gpu_internal.h"
-#include "common/dtype.h"
+#include "backends/kernel_args.h"
 
 #define SL_LAUNCH(c, kernel, grid, block, smem, args)                                              \
     sl_gpu_launch(c, kernel, grid, block, smem, &(args), sizeof(args))
@@ -15,15 +18,6 @@ static inline uint32_t sl_ceil_div(uint64_t a, uint32_t b) {
 }
 static inline uint32_t sl_pad_256(uint32_t n) {
     return (n + 255u) & ~255u;
-}
-
-/* Float types go through other arithmetic in decode kernels than in prefill kernels, so rows are
- * told apart by n_decode; quantised types have one definition to the bit in both. */
-static inline bool sl_gpu_is_float(enum sl_dtype t) {
-    return sl_dtype_info((uint32_t)t)->block_elems == 1;
-}
-static inline bool sl_gpu_is_block32(enum sl_dtype t) {
-    return sl_dtype_info((uint32_t)t)->block_elems == 32;
 }
 
 /* Hands out 256-byte aligned parts of the scratch; with base 0 it only counts. */
@@ -98,7 +92,5 @@ bool sl_gpu_columns_fit(const struct sl_gpu *c, const struct sl_op_need *need);
 bool sl_gpu_index_fits(const struct sl_gpu *c, const struct sl_op_need *need);
 bool sl_gpu_latent_fits(const struct sl_gpu *c, const struct sl_op_need *need);
 uint64_t sl_gpu_attention_scratch(const struct sl_device_limits *limits);
-/* Nothing where there is no indexer. */
-uint64_t sl_gpu_index_scratch(const struct sl_device_limits *limits);
 
 #endif

@@ -15,14 +15,14 @@ struct sl_karg_qx sl_gpu_carve_qx(struct sl_gpu_carve *v, uint64_t rows, uint32_
 
 enum sl_status sl_gpu_quantize(struct sl_gpu *c, enum sl_dtype t, const float *x, uint32_t n_rows,
                                uint32_t n_in, const struct sl_karg_qx *to) {
-    struct sl_karg_quantize a = {.x = x, .to = *to, .n_in = n_in, .block32 = sl_gpu_is_block32(t)};
+    struct sl_karg_quantize a = {.x = x, .to = *to, .n_in = n_in, .block32 = sl_is_block32(t)};
     struct sl_dim3 grid = {n_rows, sl_ceil_div(sl_pad_256(n_in) / 256, 8), 1};
     return SL_LAUNCH(c, SL_KERNEL_quantize, grid, ((struct sl_dim3){256, 1, 1}), 0, a);
 }
 
 uint32_t sl_gpu_vec_smem(enum sl_dtype t, uint32_t n_in, uint32_t rows) {
-    return sl_gpu_is_float(t) ? SL_VEC_FLOAT_SMEM(n_in, rows)
-                              : SL_VEC_SMEM(sl_gpu_is_block32(t), sl_pad_256(n_in), rows);
+    return sl_is_float(t) ? SL_VEC_FLOAT_SMEM(n_in, rows)
+                          : SL_VEC_SMEM(sl_is_block32(t), sl_pad_256(n_in), rows);
 }
 
 uint32_t sl_gpu_mma_split(uint32_t n_in) {
@@ -57,7 +57,7 @@ bool sl_gpu_mma_fits(const struct sl_gpu *c, enum sl_kernel_family family, enum 
 }
 
 uint32_t sl_gpu_vec_at_once(enum sl_dtype t, uint32_t n_in) {
-    if (sl_gpu_is_float(t))
+    if (sl_is_float(t))
         return SL_MATVEC_WARPS * 2;
     uint32_t items = sl_ceil_div(n_in, 1024); /* that a row's blocks make: vec.cuh */
     uint32_t split = items > 4 ? 8 : items > 2 ? 4 : items;
@@ -65,7 +65,7 @@ uint32_t sl_gpu_vec_at_once(enum sl_dtype t, uint32_t n_in) {
 }
 
 uint32_t sl_gpu_gemm_smem(enum sl_dtype t, uint32_t tile_n) {
-    if (sl_gpu_is_float(t))
+    if (sl_is_float(t))
         return 0; /* static */
     return SL_GEMM_SMEM(tile_n);
 }
@@ -357,7 +357,7 @@ static enum sl_status norm_quantize(struct sl_gpu *c, enum sl_dtype t,
                                     const struct sl_op_rms_norm *norm,
                                     const struct sl_karg_qx *to) {
     struct sl_karg_norm_quantize k = {
-        norm->x, {norm->w, norm->y, norm->eps}, *to, norm->n, sl_gpu_is_block32(t)};
+        norm->x, {norm->w, norm->y, norm->eps}, *to, norm->n, sl_is_block32(t)};
     return SL_LAUNCH(c, SL_KERNEL_fused_norm_quantize, ((struct sl_dim3){norm->n_rows, 1, 1}),
                      ((struct sl_dim3){SL_MATVEC_WARPS * SL_WARP, 1, 1}), norm->n * 4, k);
 }
@@ -402,7 +402,7 @@ enum sl_status sl_gpu_fused_norm_matmul(struct sl_device *d,
     int quantized = -1; /* the kind that qx holds: block32 or not */
     if (split) {
         SL_TRY(norm_quantize(c, a->out[mma].w.dtype, norm, &qx));
-        quantized = sl_gpu_is_block32(a->out[mma].w.dtype);
+        quantized = sl_is_block32(a->out[mma].w.dtype);
     }
     for (uint32_t i = 0; i < a->n_w; i++) {
         enum sl_dtype t = a->out[i].w.dtype;
@@ -419,9 +419,9 @@ enum sl_status sl_gpu_fused_norm_matmul(struct sl_device *d,
             SL_TRY(vec_or_block(c, a, t, own));
             continue;
         }
-        if (quantized != sl_gpu_is_block32(t))
+        if (quantized != sl_is_block32(t))
             SL_TRY(sl_gpu_quantize(c, t, a->x, a->n_tok, norm->n, &qx));
-        quantized = sl_gpu_is_block32(t);
+        quantized = sl_is_block32(t);
         SL_TRY(vec_mma(c, a, t, rows, &qx));
     }
     return SL_OK;
@@ -479,7 +479,7 @@ enum sl_status sl_gpu_matmul(struct sl_device *d, const struct sl_op_matmul *a) 
         enum sl_dtype t = a->out[i].w.dtype;
         if (!is_first_of_type(a, i))
             continue;
-        if (sl_gpu_is_float(t)) {
+        if (sl_is_float(t)) {
             if (a->n_decode)
                 SL_TRY(vec(c, a, t, a->n_decode, NULL));
             if (a->n_decode < a->n_tok)
@@ -495,7 +495,7 @@ enum sl_status sl_gpu_matmul(struct sl_device *d, const struct sl_op_matmul *a) 
             SL_TRY(vec_or_block(c, a, t, NULL));
             continue;
         }
-        int kind = sl_gpu_is_block32(t);
+        int kind = sl_is_block32(t);
         if (quantized != kind)
             SL_TRY(sl_gpu_quantize(c, t, a->x, a->n_tok, a->out[0].w.n_in, &qx));
         quantized = kind;
@@ -512,7 +512,7 @@ enum sl_status sl_gpu_matmul(struct sl_device *d, const struct sl_op_matmul *a) 
 #define GRID_MAX 65535u /* along z, where rows are */
 
 static enum sl_status head_turned(struct sl_gpu *c, enum sl_dtype t, const struct sl_karg_head *k) {
-    uint32_t n = sl_gpu_is_float(t) ? k->n_out : sl_ceil_div(k->n_out, 32);
+    uint32_t n = sl_is_float(t) ? k->n_out : sl_ceil_div(k->n_out, 32);
     struct sl_dim3 grid = {sl_ceil_div(n, SL_HEAD_TURNED_THREADS), k->n_heads, 1};
     struct sl_karg_head part = *k;
     for (uint32_t at = 0; at < k->n_tok; at += GRID_MAX) {
@@ -547,7 +547,7 @@ static enum sl_status head_gemm(struct sl_gpu *c, const struct sl_op_head_matmul
         .n_keep = a->n_keep,
         .stride_x = a->stride_x,
         .stride_y = a->stride_y,
-        .block32 = sl_gpu_is_block32(a->dtype)};
+        .block32 = sl_is_block32(a->dtype)};
     for (uint32_t at = 0; at < a->n_tok; at += most) {
         k.n_tok = a->n_tok - at < most ? a->n_tok - at : most;
         k.x = a->x + (size_t)at * a->n_heads * a->stride_x;

@@ -113,7 +113,7 @@ static uint32_t pair_smem(const struct run *r, enum sl_kernel_family family, enu
         k->n_out % rows)
         return 0;
     uint64_t part_bytes = rows * sl_dtype_row_bytes(t, k->n_in);
-    if (sl_gpu_is_block32(t) && part_bytes % 16)
+    if (sl_is_block32(t) && part_bytes % 16)
         return 0;
     part_bytes = (part_bytes + 15) & ~(uint64_t)15;
     uint64_t bytes = parts * part_bytes + k->n_table * 16 +
@@ -273,9 +273,9 @@ static enum sl_status gemm(const struct run *r, enum sl_dtype t, enum sl_moe_mod
 
 /* Quantises the input as t wants it, unless it is so already. */
 static enum sl_status input(const struct run *r, enum sl_dtype t, int *kind) {
-    if (sl_gpu_is_float(t) || *kind == sl_gpu_is_block32(t))
+    if (sl_is_float(t) || *kind == sl_is_block32(t))
         return SL_OK;
-    *kind = sl_gpu_is_block32(t);
+    *kind = sl_is_block32(t);
     return sl_gpu_quantize(r->c, t, r->a->x, r->a->n_tok, r->a->n_embd, &r->l.qx);
 }
 
@@ -337,7 +337,7 @@ static enum sl_status grouped(const struct run *r) {
         SL_TRY(input(r, a->up_dtype, &kind));
         SL_TRY(gemm(r, a->up_dtype, SL_MOE_UP, tile_n));
     }
-    if (!sl_gpu_is_float(a->down_dtype))
+    if (!sl_is_float(a->down_dtype))
         SL_TRY(sl_gpu_quantize(r->c, a->down_dtype, r->l.h, a->n_pairs, a->n_ff, &r->l.qh));
     return gemm(r, a->down_dtype, SL_MOE_DOWN, tile_n);
 }
@@ -356,8 +356,8 @@ static enum sl_status begin(struct run *r) {
 enum sl_status sl_gpu_moe(struct sl_device *d, const struct sl_op_moe *a) {
     struct run r = {.c = (struct sl_gpu *)d, .a = a};
     SL_TRY(begin(&r));
-    bool any_float = (has_gate(a) && sl_gpu_is_float(a->gate_dtype)) ||
-                     sl_gpu_is_float(a->up_dtype) || sl_gpu_is_float(a->down_dtype);
+    bool any_float = (has_gate(a) && sl_is_float(a->gate_dtype)) || sl_is_float(a->up_dtype) ||
+                     sl_is_float(a->down_dtype);
     if (!any_float) {
         if (a->placed || a->n_pairs < SL_GPU_SORT_MIN_PAIRS)
             return vec_all(&r);

@@ -8,7 +8,7 @@ uint64_t sl_gpu_ops_scratch_bytes(const struct sl_gpu *c, const struct sl_device
     uint64_t bytes = sl_gpu_matmul_scratch(limits), other = sl_gpu_moe_scratch(limits);
     bytes = bytes > other ? bytes : other;
     bytes = bytes > (other = sl_gpu_attention_scratch(limits)) ? bytes : other;
-    bytes = bytes > (other = sl_gpu_index_scratch(limits)) ? bytes : other;
+    bytes = bytes > (other = sl_index_scratch(limits)) ? bytes : other;
     return bytes;
 }
 

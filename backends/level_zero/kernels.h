@@ -69,9 +69,7 @@ typedef uint32_t sl_lz_u32;
 /* Rows of weights of a group, and rows of input that it takes with them. */
 #define SL_LZ_PRODUCT_ROWS 4u
 #define SL_LZ_PRODUCT_TOK  8u
-/* Bytes of 256 elements of quantised input: q int8 [256], d f32 [8], sum int16 [16]
- * (backends/cpu/matmul/quantize.h says what they are; for types of 256 elements d[0] is the scale
- * and there are 16 sums of 16, for types of 32 there are 8 of each). */
+/* Of 256 elements of quantised input: SL_QX_BYTES (backends/kernel_args.h) says what they are. */
 #define SL_LZ_QX_BYTES 320u
 /* Elements of a head at most, for kernels/attention.cl and for attention_wide.cl, experts of a
  * router, and experts of a row. */

@@ -7,7 +7,7 @@
 #ifndef SL_BACKENDS_LEVEL_ZERO_LEVEL_ZERO_INTERNAL_H
 #define SL_BACKENDS_LEVEL_ZERO_LEVEL_ZERO_INTERNAL_H
 
-#include "backends/backend.h"
+#include "backends/kernel_args.h"
 #include "backends/level_zero/find.h"
 #include "backends/level_zero/kernels.h"
 
@@ -128,12 +128,5 @@ enum sl_status sl_lz_planned(const struct sl_device_offer *offer, uint32_t numbe
                              struct sl_device **out_device, struct sl_err *err);
 
 extern const struct sl_backend_ops sl_level_zero_ops;
-
-static inline uint64_t sl_lz_addr_of(const void *p) {
-    return (uint64_t)(uintptr_t)p;
-}
-static inline uint64_t sl_lz_div_up(uint64_t a, uint32_t b) {
-    return (a + b - 1) / b;
-}
 
 #endif

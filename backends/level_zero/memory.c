@@ -166,7 +166,7 @@ enum sl_status sl_lz_push(struct sl_level_zero *z, const void *src, size_t bytes
     }
     SL_TRY(staging_room(z, bytes, bytes, &at, &n));
     memcpy(at, src, n);
-    *out_addr = sl_lz_addr_of(at);
+    *out_addr = sl_addr_of(at);
     return SL_OK;
 }
 

@@ -108,7 +108,7 @@ enum sl_status sl_lz_launch(struct sl_level_zero *z, enum sl_lz_kernel kernel, u
     if (!z->kernel[kernel][type])
         SL_TRY(make(z, kernel, type));
     /* Kernels number their groups over both dimensions and leave those that are too many. */
-    uint64_t y = sl_lz_div_up(n_groups, MAX_GROUPS), x = sl_lz_div_up(n_groups, (uint32_t)y);
+    uint64_t y = sl_div_up(n_groups, MAX_GROUPS), x = sl_div_up(n_groups, (uint32_t)y);
     if (y > MAX_GROUPS) {
         sl_error("level_zero:%u: %s: %llu groups", z->number, kernels[kernel].name,
                  (unsigned long long)n_groups);

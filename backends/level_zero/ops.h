@@ -6,27 +6,14 @@
 
 /* Of caps what follows from the kernels. */
 void sl_lz_ops_caps(struct sl_device_caps *caps);
-/* ops_index.c: of scores. */
-uint64_t sl_lz_index_scratch(const struct sl_device_limits *limits);
 uint64_t sl_lz_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *limits);
 bool sl_lz_supports(const struct sl_device *d, const struct sl_op_need *need);
 
-static inline bool sl_lz_is_float(enum sl_dtype t) {
-    return sl_dtype_info((uint32_t)t)->block_elems == 1;
-}
-static inline bool sl_lz_is_block32(enum sl_dtype t) {
-    return sl_dtype_info((uint32_t)t)->block_elems == 32;
-}
-/* Bytes of rows of n quantised elements. */
-static inline uint64_t sl_lz_qx_bytes(uint64_t rows, uint32_t n) {
-    return rows * sl_lz_div_up(n, 256) * SL_LZ_QX_BYTES;
-}
-static inline uint64_t sl_lz_round_256(uint64_t bytes) {
-    return (bytes + 255) & ~(uint64_t)255;
-}
+_Static_assert(SL_LZ_QX_BYTES == SL_QX_BYTES, "the scratch of products");
+
 /* Groups of a kernel that goes element by element. */
 static inline uint64_t sl_lz_elems(uint64_t n) {
-    return sl_lz_div_up(n, SL_LZ_ELEMS);
+    return sl_div_up(n, SL_LZ_ELEMS);
 }
 
 /* Quantises n_rows rows of n elements at x, stride elements apart, for products with type t. */

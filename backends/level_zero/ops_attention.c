@@ -7,16 +7,16 @@
 static enum sl_status write(struct sl_level_zero *z, enum sl_dtype dtype, const float *x,
                             void *pages, const uint32_t *slot, size_t page_bytes, uint32_t n_tok,
                             uint32_t n_heads, uint32_t head_dim, uint32_t stride) {
-    const struct sl_lz_kv_write k = {.x = sl_lz_addr_of(x),
-                                     .pages = sl_lz_addr_of(pages),
-                                     .slot = sl_lz_addr_of(slot),
+    const struct sl_lz_kv_write k = {.x = sl_addr_of(x),
+                                     .pages = sl_addr_of(pages),
+                                     .slot = sl_addr_of(slot),
                                      .page_bytes = page_bytes,
                                      .n_tok = n_tok,
                                      .n_heads = n_heads,
                                      .head_dim = head_dim,
                                      .stride = stride,
                                      .q8 = dtype == SL_DTYPE_Q8_0};
-    uint64_t units = (uint64_t)n_tok * n_heads * sl_lz_div_up(head_dim, UNIT);
+    uint64_t units = (uint64_t)n_tok * n_heads * sl_div_up(head_dim, UNIT);
     return units ? SL_LZ_LAUNCH(z, kv_write, 0, sl_lz_elems(units), k) : SL_OK;
 }
 
@@ -51,14 +51,14 @@ static enum sl_status attend(struct sl_device *d, const struct sl_lz_attention *
 }
 
 enum sl_status sl_lz_op_attention(struct sl_device *d, const struct sl_op_attention *a) {
-    const struct sl_lz_attention k = {.k = sl_lz_addr_of(a->kv.k),
-                                      .v = sl_lz_addr_of(a->kv.v),
-                                      .q = sl_lz_addr_of(a->q),
-                                      .sinks = sl_lz_addr_of(a->sinks),
-                                      .y = sl_lz_addr_of(a->y),
-                                      .page_table = sl_lz_addr_of(a->page_table),
-                                      .row_seq = sl_lz_addr_of(a->row_seq),
-                                      .row_len = sl_lz_addr_of(a->row_len),
+    const struct sl_lz_attention k = {.k = sl_addr_of(a->kv.k),
+                                      .v = sl_addr_of(a->kv.v),
+                                      .q = sl_addr_of(a->q),
+                                      .sinks = sl_addr_of(a->sinks),
+                                      .y = sl_addr_of(a->y),
+                                      .page_table = sl_addr_of(a->page_table),
+                                      .row_seq = sl_addr_of(a->row_seq),
+                                      .row_len = sl_addr_of(a->row_len),
                                       .k_page_bytes = a->kv.k_page_bytes,
                                       .v_page_bytes = a->kv.v_page_bytes,
                                       .n_tok = a->n_tok,
@@ -81,13 +81,13 @@ enum sl_status sl_lz_op_attention(struct sl_device *d, const struct sl_op_attent
 static enum sl_status attend_latents(struct sl_device *d, const struct sl_op_latent_attention *a,
                                      const uint32_t *chosen, uint32_t n_top) {
     uint32_t dim = a->kv.n_latent + a->kv.n_rot;
-    const struct sl_lz_attention k = {.k = sl_lz_addr_of(a->kv.rows),
-                                      .v = sl_lz_addr_of(a->kv.rows),
-                                      .q = sl_lz_addr_of(a->q),
-                                      .y = sl_lz_addr_of(a->y),
-                                      .page_table = sl_lz_addr_of(a->page_table),
-                                      .row_seq = sl_lz_addr_of(a->row_seq),
-                                      .row_len = sl_lz_addr_of(a->row_len),
+    const struct sl_lz_attention k = {.k = sl_addr_of(a->kv.rows),
+                                      .v = sl_addr_of(a->kv.rows),
+                                      .q = sl_addr_of(a->q),
+                                      .y = sl_addr_of(a->y),
+                                      .page_table = sl_addr_of(a->page_table),
+                                      .row_seq = sl_addr_of(a->row_seq),
+                                      .row_len = sl_addr_of(a->row_len),
                                       .k_page_bytes = a->kv.page_bytes,
                                       .v_page_bytes = a->kv.page_bytes,
                                       .n_tok = a->n_tok,
@@ -101,7 +101,7 @@ static enum sl_status attend_latents(struct sl_device *d, const struct sl_op_lat
                                       .q8 = a->kv.dtype == SL_DTYPE_Q8_0,
                                       .v_width = dim,
                                       .scale = a->scale,
-                                      .chosen = sl_lz_addr_of(chosen),
+                                      .chosen = sl_addr_of(chosen),
                                       .n_top = n_top};
     return attend(d, &k);
 }

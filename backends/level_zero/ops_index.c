@@ -5,32 +5,22 @@
 
 _Static_assert(SL_KV_PAGE_TOKENS == 64, "kernels/index_score.cl counts in such pages");
 
-/* Scores of so many bytes at once, of one row at the least. */
-#define SCORES_BYTES ((uint64_t)64 << 20)
-
 enum sl_status sl_lz_op_hadamard(struct sl_device *d, const struct sl_op_hadamard *a) {
-    const struct sl_lz_hadamard k = {sl_lz_addr_of(a->x), a->n_rows, a->n,
+    const struct sl_lz_hadamard k = {sl_addr_of(a->x), a->n_rows, a->n,
                                      (float)(1 / sqrt((double)a->n))};
     return a->n_rows ? SL_LZ_LAUNCH((struct sl_level_zero *)d, hadamard, 0, a->n_rows, k) : SL_OK;
 }
 
-uint64_t sl_lz_index_scratch(const struct sl_device_limits *limits) {
-    uint64_t row_bytes = (uint64_t)limits->max_scores * sizeof(float);
-    uint64_t all_bytes = row_bytes * limits->max_tok;
-    uint64_t bytes = all_bytes < SCORES_BYTES ? all_bytes : SCORES_BYTES;
-    return bytes < row_bytes ? row_bytes : bytes;
-}
-
 enum sl_status sl_lz_op_index_choose(struct sl_device *d, const struct sl_op_index_choose *a) {
     struct sl_level_zero *z = (struct sl_level_zero *)d;
-    struct sl_lz_index k = {.keys = sl_lz_addr_of(a->keys.rows),
-                            .q = sl_lz_addr_of(a->q),
-                            .w = sl_lz_addr_of(a->w),
-                            .scores = sl_lz_addr_of(z->scratch),
-                            .chosen = sl_lz_addr_of(a->chosen),
-                            .page_table = sl_lz_addr_of(a->page_table),
-                            .row_seq = sl_lz_addr_of(a->row_seq),
-                            .row_len = sl_lz_addr_of(a->row_len),
+    struct sl_lz_index k = {.keys = sl_addr_of(a->keys.rows),
+                            .q = sl_addr_of(a->q),
+                            .w = sl_addr_of(a->w),
+                            .scores = sl_addr_of(z->scratch),
+                            .chosen = sl_addr_of(a->chosen),
+                            .page_table = sl_addr_of(a->page_table),
+                            .row_seq = sl_addr_of(a->row_seq),
+                            .row_len = sl_addr_of(a->row_len),
                             .page_bytes = a->keys.page_bytes,
                             .n_heads = a->n_heads,
                             .dim = a->keys.n_latent,

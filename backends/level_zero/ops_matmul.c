@@ -8,13 +8,12 @@
  * part of the rows, quantised. Of index_choose: scores. */
 uint64_t sl_lz_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *l) {
     (void)d;
-    uint64_t matmul = 2 * sl_lz_round_256(sl_lz_qx_bytes(l->max_tok, l->max_n_in));
-    uint64_t moe = 2 * sl_lz_round_256(sl_lz_qx_bytes(l->max_tok, l->max_n_embd)) +
-                   2 * sl_lz_round_256((uint64_t)l->max_pairs * l->max_n_ff * sizeof(float)) +
-                   sl_lz_round_256(sl_lz_qx_bytes(l->max_pairs, l->max_n_ff));
-    uint64_t heads =
-        sl_lz_round_256(sl_lz_qx_bytes((uint64_t)l->max_tok * l->max_heads, l->max_head_n));
-    uint64_t scores = sl_lz_index_scratch(l);
+    uint64_t matmul = 2 * sl_round_256(sl_qx_bytes(l->max_tok, l->max_n_in));
+    uint64_t moe = 2 * sl_round_256(sl_qx_bytes(l->max_tok, l->max_n_embd)) +
+                   2 * sl_round_256((uint64_t)l->max_pairs * l->max_n_ff * sizeof(float)) +
+                   sl_round_256(sl_qx_bytes(l->max_pairs, l->max_n_ff));
+    uint64_t heads = sl_round_256(sl_qx_bytes((uint64_t)l->max_tok * l->max_heads, l->max_head_n));
+    uint64_t scores = sl_index_scratch(l);
     uint64_t most = matmul > moe ? matmul : moe;
     most = most > heads ? most : heads;
     return most > scores ? most : scores;
@@ -22,43 +21,42 @@ uint64_t sl_lz_scratch_bytes(const struct sl_device *d, const struct sl_device_l
 
 enum sl_status sl_lz_quantize(struct sl_level_zero *z, enum sl_dtype t, uint64_t x, uint32_t n_rows,
                               uint32_t n, uint32_t stride, uint64_t y) {
-    const struct sl_lz_quantize k = {x, y, n_rows, n, sl_lz_is_block32(t), stride};
-    uint64_t blocks = (uint64_t)n_rows * sl_lz_div_up(n, 256);
-    return SL_LZ_LAUNCH(z, quantize, 0, sl_lz_div_up(blocks, QUANTIZE_BLOCKS), k);
+    const struct sl_lz_quantize k = {x, y, n_rows, n, sl_is_block32(t), stride};
+    uint64_t blocks = (uint64_t)n_rows * sl_div_up(n, 256);
+    return SL_LZ_LAUNCH(z, quantize, 0, sl_div_up(blocks, QUANTIZE_BLOCKS), k);
 }
 
 static enum sl_status product(struct sl_level_zero *z, const struct sl_op_matmul *a,
                               const struct sl_matmul_out *o, uint64_t x) {
-    const struct sl_lz_matmul k = {.w = sl_lz_addr_of(o->w.data),
+    const struct sl_lz_matmul k = {.w = sl_addr_of(o->w.data),
                                    .x = x,
-                                   .bias = sl_lz_addr_of(o->bias),
-                                   .y = sl_lz_addr_of(o->y),
+                                   .bias = sl_addr_of(o->bias),
+                                   .y = sl_addr_of(o->y),
                                    .row_bytes = sl_dtype_row_bytes(o->w.dtype, o->w.n_in),
                                    .n_in = o->w.n_in,
                                    .n_out = o->w.n_out,
                                    .n_tok = a->n_tok,
                                    .add = o->add};
-    enum sl_lz_kernel kernel = sl_lz_is_float(o->w.dtype) ? SL_LZ_matmul_float : SL_LZ_matmul_quant;
-    uint64_t n =
-        sl_lz_div_up(o->w.n_out, SL_LZ_PRODUCT_ROWS) * sl_lz_div_up(a->n_tok, SL_LZ_PRODUCT_TOK);
+    enum sl_lz_kernel kernel = sl_is_float(o->w.dtype) ? SL_LZ_matmul_float : SL_LZ_matmul_quant;
+    uint64_t n = sl_div_up(o->w.n_out, SL_LZ_PRODUCT_ROWS) * sl_div_up(a->n_tok, SL_LZ_PRODUCT_TOK);
     return n ? sl_lz_launch(z, kernel, (uint32_t)o->w.dtype, n, &k, sizeof k) : SL_OK;
 }
 
 enum sl_status sl_lz_op_matmul(struct sl_device *d, const struct sl_op_matmul *a) {
     struct sl_level_zero *z = (struct sl_level_zero *)d;
     uint32_t n_in = a->n_w ? a->out[0].w.n_in : 0;
-    uint64_t half = sl_lz_round_256(sl_lz_qx_bytes(a->n_tok, n_in));
+    uint64_t half = sl_round_256(sl_qx_bytes(a->n_tok, n_in));
     bool made[2] = {false, false};
     if (!a->n_tok)
         return SL_OK;
     for (uint32_t m = 0; m < a->n_w; m++) {
         const struct sl_matmul_out *o = &a->out[m];
-        uint64_t x = sl_lz_addr_of(a->x);
-        if (!sl_lz_is_float(o->w.dtype)) {
-            bool b32 = sl_lz_is_block32(o->w.dtype);
-            x = sl_lz_addr_of(z->scratch) + (b32 ? half : 0);
+        uint64_t x = sl_addr_of(a->x);
+        if (!sl_is_float(o->w.dtype)) {
+            bool b32 = sl_is_block32(o->w.dtype);
+            x = sl_addr_of(z->scratch) + (b32 ? half : 0);
             if (!made[b32])
-                SL_TRY(sl_lz_quantize(z, o->w.dtype, sl_lz_addr_of(a->x), a->n_tok, n_in, n_in, x));
+                SL_TRY(sl_lz_quantize(z, o->w.dtype, sl_addr_of(a->x), a->n_tok, n_in, n_in, x));
             made[b32] = true;
         }
         SL_TRY(product(z, a, o, x));
@@ -69,8 +67,8 @@ enum sl_status sl_lz_op_matmul(struct sl_device *d, const struct sl_op_matmul *a
 /* ---- a matrix for each head ---- */
 
 static enum sl_status keep(struct sl_level_zero *z, const struct sl_op_head_matmul *a) {
-    const struct sl_lz_keep k = {.x = sl_lz_addr_of(a->x + a->n_in),
-                                 .y = sl_lz_addr_of(a->y + a->n_out),
+    const struct sl_lz_keep k = {.x = sl_addr_of(a->x + a->n_in),
+                                 .y = sl_addr_of(a->y + a->n_out),
                                  .n_rows = a->n_tok * a->n_heads,
                                  .n = a->n_keep,
                                  .stride_x = a->stride_x,
@@ -81,10 +79,10 @@ static enum sl_status keep(struct sl_level_zero *z, const struct sl_op_head_matm
 
 enum sl_status sl_lz_op_head_matmul(struct sl_device *d, const struct sl_op_head_matmul *a) {
     struct sl_level_zero *z = (struct sl_level_zero *)d;
-    bool is_float = sl_lz_is_float(a->dtype);
-    struct sl_lz_head k = {.w = sl_lz_addr_of(a->w),
-                           .x = sl_lz_addr_of(a->x),
-                           .y = sl_lz_addr_of(a->y),
+    bool is_float = sl_is_float(a->dtype);
+    struct sl_lz_head k = {.w = sl_addr_of(a->w),
+                           .x = sl_addr_of(a->x),
+                           .y = sl_addr_of(a->y),
                            .head_bytes = a->head_bytes,
                            .row_bytes =
                                sl_dtype_row_bytes(a->dtype, a->transposed ? a->n_out : a->n_in),
@@ -98,16 +96,16 @@ enum sl_status sl_lz_op_head_matmul(struct sl_device *d, const struct sl_op_head
         return SL_OK;
     SL_TRY(keep(z, a));
     if (a->transposed) {
-        uint64_t units = (uint64_t)a->n_tok * a->n_heads * sl_lz_div_up(a->n_out, 16);
+        uint64_t units = (uint64_t)a->n_tok * a->n_heads * sl_div_up(a->n_out, 16);
         return SL_LZ_LAUNCH(z, head_turned, (uint32_t)a->dtype, sl_lz_elems(units), k);
     }
     if (!is_float) {
         SL_TRY(sl_lz_quantize(z, a->dtype, k.x, a->n_tok * a->n_heads, a->n_in, a->stride_x,
-                              sl_lz_addr_of(z->scratch)));
-        k.x = sl_lz_addr_of(z->scratch);
+                              sl_addr_of(z->scratch)));
+        k.x = sl_addr_of(z->scratch);
     }
-    uint64_t n = sl_lz_div_up(a->n_out, SL_LZ_PRODUCT_ROWS) * a->n_heads *
-                 sl_lz_div_up(a->n_tok, SL_LZ_PRODUCT_TOK);
+    uint64_t n = sl_div_up(a->n_out, SL_LZ_PRODUCT_ROWS) * a->n_heads *
+                 sl_div_up(a->n_tok, SL_LZ_PRODUCT_TOK);
     return sl_lz_launch(z, is_float ? SL_LZ_head_float : SL_LZ_head_quant, (uint32_t)a->dtype, n,
                         &k, sizeof k);
 }

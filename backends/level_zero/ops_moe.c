@@ -7,7 +7,7 @@ struct run {
     struct sl_level_zero *z;
     const struct sl_op_moe *a;
     uint64_t refs;
-    uint64_t x[2]; /* quantised rows, by sl_lz_is_block32() */
+    uint64_t x[2]; /* quantised rows, by sl_is_block32() */
     bool x_made[2];
     uint64_t gate, up, h; /* h: the quantised output of the activation */
 };
@@ -18,9 +18,9 @@ static enum sl_status product(struct run *r, int which) {
     const enum sl_dtype types[] = {a->gate_dtype, a->up_dtype, a->down_dtype};
     const float *biases[] = {a->gate_bias, a->up_bias, a->down_bias};
     enum sl_dtype t = types[which];
-    bool is_float = sl_lz_is_float(t), b32 = sl_lz_is_block32(t), down = which == DOWN;
+    bool is_float = sl_is_float(t), b32 = sl_is_block32(t), down = which == DOWN;
     uint32_t n_in = down ? a->n_ff : a->n_embd, n_out = down ? a->n_embd : a->n_ff;
-    uint64_t x = sl_lz_addr_of(a->x);
+    uint64_t x = sl_addr_of(a->x);
     if (down) {
         x = is_float ? r->gate : r->h;
         if (!is_float)
@@ -28,15 +28,15 @@ static enum sl_status product(struct run *r, int which) {
     } else if (!is_float) {
         x = r->x[b32];
         if (!r->x_made[b32])
-            SL_TRY(sl_lz_quantize(r->z, t, sl_lz_addr_of(a->x), a->n_tok, n_in, n_in, x));
+            SL_TRY(sl_lz_quantize(r->z, t, sl_addr_of(a->x), a->n_tok, n_in, n_in, x));
         r->x_made[b32] = true;
     }
     const struct sl_lz_moe k = {.x = x,
-                                .ids = sl_lz_addr_of(a->ids),
-                                .pairs = sl_lz_addr_of(a->pairs),
+                                .ids = sl_addr_of(a->ids),
+                                .pairs = sl_addr_of(a->pairs),
                                 .refs = r->refs,
-                                .bias = sl_lz_addr_of(biases[which]),
-                                .y = down          ? sl_lz_addr_of(a->pair_y)
+                                .bias = sl_addr_of(biases[which]),
+                                .y = down          ? sl_addr_of(a->pair_y)
                                      : which == UP ? r->up
                                                    : r->gate,
                                 .row_bytes = sl_dtype_row_bytes(t, n_in),
@@ -47,21 +47,21 @@ static enum sl_status product(struct run *r, int which) {
                                 .which = (uint32_t)which,
                                 .by_pair = down,
                                 .to_pair = down};
-    uint64_t n = sl_lz_div_up(n_out, SL_LZ_PRODUCT_ROWS) * a->n_pairs;
+    uint64_t n = sl_div_up(n_out, SL_LZ_PRODUCT_ROWS) * a->n_pairs;
     return sl_lz_launch(r->z, is_float ? SL_LZ_moe_float : SL_LZ_moe_quant, (uint32_t)t, n, &k,
                         sizeof k);
 }
 
 enum sl_status sl_lz_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
     struct sl_level_zero *z = (struct sl_level_zero *)d;
-    uint64_t rows = sl_lz_round_256(sl_lz_qx_bytes(a->n_tok, a->n_embd));
-    uint64_t pairs = sl_lz_round_256((uint64_t)a->n_pairs * a->n_ff * sizeof(float));
-    struct run r = {.z = z, .a = a, .refs = sl_lz_addr_of(a->device_refs)};
+    uint64_t rows = sl_round_256(sl_qx_bytes(a->n_tok, a->n_embd));
+    uint64_t pairs = sl_round_256((uint64_t)a->n_pairs * a->n_ff * sizeof(float));
+    struct run r = {.z = z, .a = a, .refs = sl_addr_of(a->device_refs)};
     if (!a->n_pairs)
         return SL_OK;
     if (!r.refs)
         SL_TRY(sl_lz_push(z, a->refs, a->n_expert * sizeof *a->refs, &r.refs));
-    r.x[0] = sl_lz_addr_of(z->scratch);
+    r.x[0] = sl_addr_of(z->scratch);
     r.x[1] = r.x[0] + rows;
     r.gate = r.x[1] + rows;
     r.up = r.gate + pairs;
@@ -75,9 +75,9 @@ enum sl_status sl_lz_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
 }
 
 enum sl_status sl_lz_op_moe_combine(struct sl_device *d, const struct sl_op_moe_combine *a) {
-    const struct sl_lz_moe_combine k = {.pair_y = sl_lz_addr_of(a->pair_y),
-                                        .weights = sl_lz_addr_of(a->weights),
-                                        .y = sl_lz_addr_of(a->y),
+    const struct sl_lz_moe_combine k = {.pair_y = sl_addr_of(a->pair_y),
+                                        .weights = sl_addr_of(a->weights),
+                                        .y = sl_addr_of(a->y),
                                         .n_tok = a->n_tok,
                                         .k = a->k,
                                         .n = a->n,
@@ -87,11 +87,11 @@ enum sl_status sl_lz_op_moe_combine(struct sl_device *d, const struct sl_op_moe_
 }
 
 enum sl_status sl_lz_op_router(struct sl_device *d, const struct sl_op_router *a) {
-    const struct sl_lz_router k = {.logits = sl_lz_addr_of(a->logits),
-                                   .bias = sl_lz_addr_of(a->bias),
-                                   .ids = sl_lz_addr_of(a->ids),
-                                   .weights = sl_lz_addr_of(a->weights),
-                                   .expert_scale = sl_lz_addr_of(a->expert_scale),
+    const struct sl_lz_router k = {.logits = sl_addr_of(a->logits),
+                                   .bias = sl_addr_of(a->bias),
+                                   .ids = sl_addr_of(a->ids),
+                                   .weights = sl_addr_of(a->weights),
+                                   .expert_scale = sl_addr_of(a->expert_scale),
                                    .n_tok = a->n_tok,
                                    .n_expert = a->n_expert,
                                    .k = a->k,

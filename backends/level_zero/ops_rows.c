@@ -23,34 +23,34 @@ bool sl_lz_supports(const struct sl_device *d, const struct sl_op_need *need) {
 }
 
 enum sl_status sl_lz_op_embed(struct sl_device *d, const struct sl_op_embed *a) {
-    const struct sl_lz_embed k = {.w = sl_lz_addr_of(a->w.data),
-                                  .ids = sl_lz_addr_of(a->ids),
-                                  .y = sl_lz_addr_of(a->y),
+    const struct sl_lz_embed k = {.w = sl_addr_of(a->w.data),
+                                  .ids = sl_addr_of(a->ids),
+                                  .y = sl_addr_of(a->y),
                                   .row_bytes = sl_dtype_row_bytes(a->w.dtype, a->w.n_in),
                                   .n_in = a->w.n_in,
                                   .n_tok = a->n_tok,
                                   .scale = a->scale};
-    uint64_t n = sl_lz_elems(sl_lz_div_up(a->w.n_in, UNIT) * a->n_tok);
+    uint64_t n = sl_lz_elems(sl_div_up(a->w.n_in, UNIT) * a->n_tok);
     return n ? SL_LZ_LAUNCH((struct sl_level_zero *)d, embed, (uint32_t)a->w.dtype, n, k) : SL_OK;
 }
 
 enum sl_status sl_lz_op_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a) {
-    const struct sl_lz_rms_norm k = {.x = sl_lz_addr_of(a->x),
-                                     .w = sl_lz_addr_of(a->w),
-                                     .y = sl_lz_addr_of(a->y),
+    const struct sl_lz_rms_norm k = {.x = sl_addr_of(a->x),
+                                     .w = sl_addr_of(a->w),
+                                     .y = sl_addr_of(a->y),
                                      .n_rows = a->n_rows,
                                      .n = a->n,
                                      .stride_x = a->stride_x,
                                      .stride_y = a->stride_y,
                                      .eps = a->eps};
-    uint64_t n = sl_lz_div_up(a->n_rows, ROWS_OF_NORM);
+    uint64_t n = sl_div_up(a->n_rows, ROWS_OF_NORM);
     return n ? SL_LZ_LAUNCH((struct sl_level_zero *)d, rms_norm, 0, n, k) : SL_OK;
 }
 
 enum sl_status sl_lz_op_rope_table(struct sl_device *d, const struct sl_op_rope_table *a) {
-    const struct sl_lz_rope_table k = {.pos = sl_lz_addr_of(a->pos),
-                                       .inv_freq = sl_lz_addr_of(a->inv_freq),
-                                       .table = sl_lz_addr_of(a->table),
+    const struct sl_lz_rope_table k = {.pos = sl_addr_of(a->pos),
+                                       .inv_freq = sl_addr_of(a->inv_freq),
+                                       .table = sl_addr_of(a->table),
                                        .n_tok = a->n_tok,
                                        .n_freq = a->n_freq,
                                        .mscale = a->mscale};
@@ -59,8 +59,8 @@ enum sl_status sl_lz_op_rope_table(struct sl_device *d, const struct sl_op_rope_
 }
 
 enum sl_status sl_lz_op_rope(struct sl_device *d, const struct sl_op_rope *a) {
-    const struct sl_lz_rope k = {.x = sl_lz_addr_of(a->x),
-                                 .table = sl_lz_addr_of(a->table),
+    const struct sl_lz_rope k = {.x = sl_addr_of(a->x),
+                                 .table = sl_addr_of(a->table),
                                  .n_tok = a->n_tok,
                                  .n_heads = a->n_heads,
                                  .head_dim = a->head_dim,
@@ -78,48 +78,48 @@ enum sl_status sl_lz_glu(struct sl_level_zero *z, uint64_t gate, uint64_t up, ui
 }
 
 enum sl_status sl_lz_op_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a) {
-    return sl_lz_glu((struct sl_level_zero *)d, sl_lz_addr_of(a->gate), sl_lz_addr_of(a->up),
-                     sl_lz_addr_of(a->y), a->n, SL_SWIGLU, 0);
+    return sl_lz_glu((struct sl_level_zero *)d, sl_addr_of(a->gate), sl_addr_of(a->up),
+                     sl_addr_of(a->y), a->n, SL_SWIGLU, 0);
 }
 
 enum sl_status sl_lz_op_gelu_mul(struct sl_device *d, const struct sl_op_gelu_mul *a) {
-    return sl_lz_glu((struct sl_level_zero *)d, sl_lz_addr_of(a->gate), sl_lz_addr_of(a->up),
-                     sl_lz_addr_of(a->y), a->n, SL_GEGLU, 0);
+    return sl_lz_glu((struct sl_level_zero *)d, sl_addr_of(a->gate), sl_addr_of(a->up),
+                     sl_addr_of(a->y), a->n, SL_GEGLU, 0);
 }
 
 enum sl_status sl_lz_op_limited_glu(struct sl_device *d, const struct sl_op_limited_glu *a) {
-    return sl_lz_glu((struct sl_level_zero *)d, sl_lz_addr_of(a->gate), sl_lz_addr_of(a->up),
-                     sl_lz_addr_of(a->y), a->n, SL_SWIGLU_LIMITED, a->limit);
+    return sl_lz_glu((struct sl_level_zero *)d, sl_addr_of(a->gate), sl_addr_of(a->up),
+                     sl_addr_of(a->y), a->n, SL_SWIGLU_LIMITED, a->limit);
 }
 
 enum sl_status sl_lz_op_relu_squared(struct sl_device *d, const struct sl_op_relu_squared *a) {
-    uint64_t x = sl_lz_addr_of(a->x);
+    uint64_t x = sl_addr_of(a->x);
     return sl_lz_glu((struct sl_level_zero *)d, x, x, x, a->n, SL_RELU_SQUARED, 0);
 }
 
 enum sl_status sl_lz_op_add_gated(struct sl_device *d, const struct sl_op_add_gated *a) {
-    const struct sl_lz_add_gated k = {sl_lz_addr_of(a->x), sl_lz_addr_of(a->gate),
-                                      sl_lz_addr_of(a->y), a->n_tok, a->n};
+    const struct sl_lz_add_gated k = {sl_addr_of(a->x), sl_addr_of(a->gate), sl_addr_of(a->y),
+                                      a->n_tok, a->n};
     uint64_t n = sl_lz_elems((uint64_t)a->n_tok * a->n);
     return n ? SL_LZ_LAUNCH((struct sl_level_zero *)d, add_gated, 0, n, k) : SL_OK;
 }
 
 enum sl_status sl_lz_op_gather_rows(struct sl_device *d, const struct sl_op_gather_rows *a) {
-    const struct sl_lz_gather_rows k = {sl_lz_addr_of(a->x), sl_lz_addr_of(a->rows),
-                                        sl_lz_addr_of(a->y), a->n_out, a->n};
+    const struct sl_lz_gather_rows k = {sl_addr_of(a->x), sl_addr_of(a->rows), sl_addr_of(a->y),
+                                        a->n_out, a->n};
     uint64_t n = sl_lz_elems((uint64_t)a->n_out * a->n);
     return n ? SL_LZ_LAUNCH((struct sl_level_zero *)d, gather_rows, 0, n, k) : SL_OK;
 }
 
 enum sl_status sl_lz_op_block_max(struct sl_device *d, const struct sl_op_block_max *a) {
-    const struct sl_lz_block_max k = {.x = sl_lz_addr_of(a->x),
-                                      .most = sl_lz_addr_of(a->max),
-                                      .at = sl_lz_addr_of(a->at),
-                                      .sum = sl_lz_addr_of(a->sum),
-                                      .inv_t = sl_lz_addr_of(a->inv_t),
+    const struct sl_lz_block_max k = {.x = sl_addr_of(a->x),
+                                      .most = sl_addr_of(a->max),
+                                      .at = sl_addr_of(a->at),
+                                      .sum = sl_addr_of(a->sum),
+                                      .inv_t = sl_addr_of(a->inv_t),
                                       .n_tok = a->n_tok,
                                       .n = a->n,
-                                      .n_blocks = (uint32_t)sl_lz_div_up(a->n, SL_BLOCK_MAX_ELEMS)};
+                                      .n_blocks = (uint32_t)sl_div_up(a->n, SL_BLOCK_MAX_ELEMS)};
     uint64_t n = sl_lz_elems((uint64_t)a->n_tok * k.n_blocks);
     return n ? SL_LZ_LAUNCH((struct sl_level_zero *)d, block_max, 0, n, k) : SL_OK;
 }

@@ -133,7 +133,7 @@ static enum sl_status probe(struct sl_vulkan *v, struct sl_err *err) {
     v->fused_fma = true; /* the form that needs no doubles */
     enum sl_status status = sl_device_alloc(&v->base, sizeof got, &y);
     if (!status) {
-        const struct sl_vk_probe args = {sl_vk_addr(y->addr)};
+        const struct sl_vk_probe args = {sl_addr_of(y->addr)};
         status = SL_VK_LAUNCH(v, probe, 0, 1, args);
     }
     if (!status)

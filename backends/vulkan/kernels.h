@@ -85,10 +85,6 @@ enum sl_vk_kernel {
 #define SL_VK_EMULATED_MATRIX_SHARED_BYTES 32768u
 /* Elements of a workgroup of a kernel that goes element by element. */
 #define SL_VK_ELEMS 256u
-/* Bytes of 256 elements of quantised input: q int8 [256], d f32 [8], sum int16 [16]
- * (backends/cpu/matmul/quantize.h says what they are; for types of 256 elements d[0] is the scale
- * and there are 16 sums of 16, for types of 32 there are 8 of each). */
-#define SL_VK_QX_BYTES 320u
 
 /* Elements of a key of shaders/delta_rule.comp at most; its variants have 64, 128 and 256. */
 #define SL_VK_DELTA_MAX_DIM 256u

@@ -12,18 +12,9 @@ bool sl_vk_has_prompt_attention(const struct sl_vulkan *v, uint32_t dim);
 uint64_t sl_vk_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *limits);
 bool sl_vk_supports(const struct sl_device *d, const struct sl_op_need *need);
 
-static inline bool sl_vk_is_float(enum sl_dtype t) {
-    return sl_dtype_info((uint32_t)t)->block_elems == 1;
-}
-static inline bool sl_vk_is_block32(enum sl_dtype t) {
-    return sl_dtype_info((uint32_t)t)->block_elems == 32;
-}
-/* Bytes of n quantised elements. */
-static inline uint64_t sl_vk_qx_bytes(uint64_t rows, uint32_t n) {
-    return rows * ((n + 255) / 256) * SL_VK_QX_BYTES;
-}
-static inline uint64_t sl_vk_round_256(uint64_t bytes) {
-    return (bytes + 255) & ~(uint64_t)255;
+/* Workgroups of a kernel that goes element by element. */
+static inline uint64_t sl_vk_elems(uint64_t n) {
+    return sl_div_up(n, SL_VK_ELEMS);
 }
 /* Products by tiles: whether there is room for them, and tiles of n_pairs pairs of so many experts,
  * at most. */
@@ -50,14 +41,14 @@ static inline uint64_t sl_vk_most_tiles(uint64_t n_pairs, uint32_t n_expert) {
 enum sl_status sl_vk_quantize(struct sl_vulkan *v, enum sl_dtype t, uint64_t x, uint32_t n_rows,
                               uint32_t n, uint32_t stride, uint64_t y) SL_MUST_CHECK;
 /* A norm of contiguous rows and, in scratch, its result quantised for types of 256 elements and of
- * 32 (out[sl_vk_is_block32()], 0: as not asked for). Elements are a multiple of 32, or of 256. */
+ * 32 (out[sl_is_block32()], 0: as not asked for). Elements are a multiple of 32, or of 256. */
 bool sl_vk_takes_norm_quantize(const struct sl_op_rms_norm *a);
 enum sl_status sl_vk_norm_quantize(struct sl_vulkan *v, const struct sl_op_rms_norm *a,
                                    const bool want[2], uint64_t out[2]) SL_MUST_CHECK;
 /* Where rows are in scratch that were quantised for such types. */
 static inline uint64_t sl_vk_quantized_at(const struct sl_vulkan *v, bool block32, uint64_t rows,
                                           uint32_t n) {
-    return v->scratch.addr + (block32 ? sl_vk_round_256(sl_vk_qx_bytes(rows, n)) : 0);
+    return v->scratch.addr + (block32 ? sl_round_256(sl_qx_bytes(rows, n)) : 0);
 }
 /* y = act(gate) * up, element by element; enum sl_activation. */
 enum sl_status sl_vk_glu(struct sl_vulkan *v, uint64_t gate, uint64_t up, uint64_t y, uint64_t n,

@@ -21,17 +21,17 @@ bool sl_vk_supports(const struct sl_device *d, const struct sl_op_need *need) {
 static enum sl_status write(struct sl_vulkan *v, enum sl_dtype dtype, const float *x, void *pages,
                             const uint32_t *slot, size_t page_bytes, uint32_t n_tok,
                             uint32_t n_heads, uint32_t head_dim, uint32_t stride) {
-    const struct sl_vk_kv_write k = {.x = sl_vk_addr(x),
-                                     .pages = sl_vk_addr(pages),
-                                     .slot = sl_vk_addr(slot),
+    const struct sl_vk_kv_write k = {.x = sl_addr_of(x),
+                                     .pages = sl_addr_of(pages),
+                                     .slot = sl_addr_of(slot),
                                      .page_bytes = page_bytes,
                                      .n_tok = n_tok,
                                      .n_heads = n_heads,
                                      .head_dim = head_dim,
                                      .stride = stride,
                                      .q8 = dtype == SL_DTYPE_Q8_0};
-    uint64_t units = (uint64_t)n_tok * n_heads * sl_vk_div_up(head_dim, UNITS);
-    return units ? SL_VK_LAUNCH(v, kv_write, 0, sl_vk_div_up(units, WRITE_UNITS), k) : SL_OK;
+    uint64_t units = (uint64_t)n_tok * n_heads * sl_div_up(head_dim, UNITS);
+    return units ? SL_VK_LAUNCH(v, kv_write, 0, sl_div_up(units, WRITE_UNITS), k) : SL_OK;
 }
 
 enum sl_status sl_vk_op_kv_write(struct sl_device *d, const struct sl_op_kv_write *a) {
@@ -59,15 +59,15 @@ enum sl_status sl_vk_fused_qkv(struct sl_device *d, const struct sl_fused_qkv *a
     uint32_t flags = (a->q_norm ? SL_VK_QKV_NORMS : 0) |
                      (q->style == SL_ROPE_NEOX ? SL_VK_QKV_NEOX : 0) |
                      (w->kv.dtype == SL_DTYPE_Q8_0 ? SL_VK_QKV_Q8 : 0);
-    const struct sl_vk_qkv k = {.q = sl_vk_addr(q->x),
-                                .k = sl_vk_addr(w->k),
-                                .v = sl_vk_addr(w->v),
-                                .q_norm = a->q_norm ? sl_vk_addr(a->q_norm->w) : 0,
-                                .k_norm = a->k_norm ? sl_vk_addr(a->k_norm->w) : 0,
-                                .table = sl_vk_addr(q->table),
-                                .k_pages = sl_vk_addr(w->kv.k),
-                                .v_pages = sl_vk_addr(w->kv.v),
-                                .slot = sl_vk_addr(w->slot),
+    const struct sl_vk_qkv k = {.q = sl_addr_of(q->x),
+                                .k = sl_addr_of(w->k),
+                                .v = sl_addr_of(w->v),
+                                .q_norm = a->q_norm ? sl_addr_of(a->q_norm->w) : 0,
+                                .k_norm = a->k_norm ? sl_addr_of(a->k_norm->w) : 0,
+                                .table = sl_addr_of(q->table),
+                                .k_pages = sl_addr_of(w->kv.k),
+                                .v_pages = sl_addr_of(w->kv.v),
+                                .slot = sl_addr_of(w->slot),
                                 .heads = q->n_heads | w->kv.n_kv_heads << 16,
                                 .dims = w->kv.head_dim_k | w->kv.head_dim_v << 16,
                                 .n_tok = q->n_tok,
@@ -119,8 +119,7 @@ static enum sl_status attend_prompt(struct sl_vulkan *v, uint32_t n_rows,
                                     const struct sl_vk_attention *k) {
     uint32_t n_heads = k->heads & 0xffff, n_kv = k->heads >> 16, per_kv = n_heads / n_kv;
     uint32_t width = per_kv < SL_VK_PROMPT_PAIRS ? per_kv : SL_VK_PROMPT_PAIRS;
-    uint64_t n =
-        sl_vk_div_up(n_rows, SL_VK_PROMPT_PAIRS / width) * n_kv * sl_vk_div_up(per_kv, width);
+    uint64_t n = sl_div_up(n_rows, SL_VK_PROMPT_PAIRS / width) * n_kv * sl_div_up(per_kv, width);
     uint32_t dim_k = k->dims & 0xffff, dim_v = k->dims >> 16;
     struct sl_vk_attention own = *k;
     own.n_rows = n_rows;
@@ -131,7 +130,7 @@ static enum sl_status attend_prompt(struct sl_vulkan *v, uint32_t n_rows,
  * differ. */
 static bool takes_prompt(const struct sl_vulkan *v, const struct sl_op_attention *a) {
     const struct sl_kv_view *kv = &a->kv;
-    uint64_t all = sl_vk_addr(kv->k) | sl_vk_addr(kv->v) | kv->k_page_bytes | kv->v_page_bytes;
+    uint64_t all = sl_addr_of(kv->k) | sl_addr_of(kv->v) | kv->k_page_bytes | kv->v_page_bytes;
     uint32_t dims = kv->head_dim_k | kv->head_dim_v;
     uint32_t dim = kv->head_dim_k > kv->head_dim_v ? kv->head_dim_k : kv->head_dim_v;
     return kv->dtype == SL_DTYPE_F16 && dims % 16 == 0 && all % 16 == 0 &&
@@ -139,14 +138,14 @@ static bool takes_prompt(const struct sl_vulkan *v, const struct sl_op_attention
 }
 
 enum sl_status sl_vk_op_attention(struct sl_device *d, const struct sl_op_attention *a) {
-    const struct sl_vk_attention k = {.k = sl_vk_addr(a->kv.k),
-                                      .v = sl_vk_addr(a->kv.v),
-                                      .q = sl_vk_addr(a->q),
-                                      .sinks = sl_vk_addr(a->sinks),
-                                      .y = sl_vk_addr(a->y),
-                                      .page_table = sl_vk_addr(a->page_table),
-                                      .row_seq = sl_vk_addr(a->row_seq),
-                                      .row_len = sl_vk_addr(a->row_len),
+    const struct sl_vk_attention k = {.k = sl_addr_of(a->kv.k),
+                                      .v = sl_addr_of(a->kv.v),
+                                      .q = sl_addr_of(a->q),
+                                      .sinks = sl_addr_of(a->sinks),
+                                      .y = sl_addr_of(a->y),
+                                      .page_table = sl_addr_of(a->page_table),
+                                      .row_seq = sl_addr_of(a->row_seq),
+                                      .row_len = sl_addr_of(a->row_len),
                                       .k_page_bytes = a->kv.k_page_bytes,
                                       .v_page_bytes = a->kv.v_page_bytes,
                                       .heads = a->n_heads | a->kv.n_kv_heads << 16,
@@ -180,13 +179,13 @@ enum sl_status sl_vk_op_attention(struct sl_device *d, const struct sl_op_attent
 enum sl_status sl_vk_op_latent_attention(struct sl_device *d,
                                          const struct sl_op_latent_attention *a) {
     uint32_t dim = a->kv.n_latent + a->kv.n_rot;
-    const struct sl_vk_attention k = {.k = sl_vk_addr(a->kv.rows),
-                                      .v = sl_vk_addr(a->kv.rows),
-                                      .q = sl_vk_addr(a->q),
-                                      .y = sl_vk_addr(a->y),
-                                      .page_table = sl_vk_addr(a->page_table),
-                                      .row_seq = sl_vk_addr(a->row_seq),
-                                      .row_len = sl_vk_addr(a->row_len),
+    const struct sl_vk_attention k = {.k = sl_addr_of(a->kv.rows),
+                                      .v = sl_addr_of(a->kv.rows),
+                                      .q = sl_addr_of(a->q),
+                                      .y = sl_addr_of(a->y),
+                                      .page_table = sl_addr_of(a->page_table),
+                                      .row_seq = sl_addr_of(a->row_seq),
+                                      .row_len = sl_addr_of(a->row_len),
                                       .k_page_bytes = a->kv.page_bytes,
                                       .v_page_bytes = a->kv.page_bytes,
                                       .heads = a->n_heads | 1u << 16,

@@ -14,7 +14,7 @@ struct run {
     struct sl_vulkan *v;
     const struct sl_op_moe *a;
     uint64_t refs;
-    uint64_t x[2]; /* quantised rows, by sl_vk_is_block32() */
+    uint64_t x[2]; /* quantised rows, by sl_is_block32() */
     bool x_made[2];
     uint64_t gate, up, h; /* h: the quantised output of the activation */
     uint64_t order, tiles;
@@ -52,7 +52,7 @@ static enum sl_status tiles(struct run *r, enum sl_dtype t, const struct sl_vk_m
     }
     uint64_t n_tiles = a->n_pairs / sl_vk_tile_tok(r->v) + a->n_expert;
     uint64_t n =
-        (n_tiles < a->n_pairs ? n_tiles : a->n_pairs) * sl_vk_div_up(m->n_out, SL_VK_TILE_ROWS);
+        (n_tiles < a->n_pairs ? n_tiles : a->n_pairs) * sl_div_up(m->n_out, SL_VK_TILE_ROWS);
     return sl_vk_launch(r->v, sl_vk_by_matrices(r->v) ? SL_VK_moe_matrix : SL_VK_moe_tile,
                         (uint32_t)t, n, &k, sizeof k);
 }
@@ -63,9 +63,9 @@ static enum sl_status product(struct run *r, int which) {
     const enum sl_dtype types[] = {a->gate_dtype, a->up_dtype, a->down_dtype};
     const float *biases[] = {a->gate_bias, a->up_bias, a->down_bias};
     enum sl_dtype t = types[which];
-    bool is_float = sl_vk_is_float(t), b32 = sl_vk_is_block32(t), down = which == DOWN;
+    bool is_float = sl_is_float(t), b32 = sl_is_block32(t), down = which == DOWN;
     uint32_t n_in = down ? a->n_ff : a->n_embd, n_out = down ? a->n_embd : a->n_ff;
-    uint64_t x = sl_vk_addr(a->x);
+    uint64_t x = sl_addr_of(a->x);
     bool ready = which == UP && (is_float || r->x_made[b32]);
     if (down) {
         x = is_float ? r->gate : r->h;
@@ -74,15 +74,15 @@ static enum sl_status product(struct run *r, int which) {
     } else if (!is_float) {
         x = r->x[b32];
         if (!r->x_made[b32])
-            SL_TRY(sl_vk_quantize(r->v, t, sl_vk_addr(a->x), a->n_tok, n_in, n_in, x));
+            SL_TRY(sl_vk_quantize(r->v, t, sl_addr_of(a->x), a->n_tok, n_in, n_in, x));
         r->x_made[b32] = true;
     }
     const struct sl_vk_moe k = {.x = x,
-                                .ids = sl_vk_addr(a->ids),
-                                .pairs = sl_vk_addr(a->pairs),
+                                .ids = sl_addr_of(a->ids),
+                                .pairs = sl_addr_of(a->pairs),
                                 .refs = r->refs,
-                                .bias = sl_vk_addr(biases[which]),
-                                .y = down          ? sl_vk_addr(a->pair_y)
+                                .bias = sl_addr_of(biases[which]),
+                                .y = down          ? sl_addr_of(a->pair_y)
                                      : which == UP ? r->up
                                                    : r->gate,
                                 .grid = sl_vk_grid(r->v, t),
@@ -94,7 +94,7 @@ static enum sl_status product(struct run *r, int which) {
                                 .which = (uint32_t)which,
                                 .by_pair = down,
                                 .to_pair = down};
-    uint64_t n = sl_vk_div_up(n_out, is_float ? SL_VK_WIDE_ROWS : SL_VK_PRODUCT_ROWS) * a->n_pairs;
+    uint64_t n = sl_div_up(n_out, is_float ? SL_VK_WIDE_ROWS : SL_VK_PRODUCT_ROWS) * a->n_pairs;
     if (ready)
         sl_vk_overlap(r->v);
     if (!is_float && by_tiles(r->v, a))
@@ -105,21 +105,21 @@ static enum sl_status product(struct run *r, int which) {
 
 /* Gate and up of few pairs, of one quantised type, with the activation. */
 static bool takes_up(const struct sl_vulkan *v, const struct sl_op_moe *a) {
-    return a->gate_dtype == a->up_dtype && !sl_vk_is_float(a->up_dtype) && !by_tiles(v, a);
+    return a->gate_dtype == a->up_dtype && !sl_is_float(a->up_dtype) && !by_tiles(v, a);
 }
 
 static enum sl_status up(struct run *r) {
     const struct sl_op_moe *a = r->a;
-    bool b32 = sl_vk_is_block32(a->up_dtype);
+    bool b32 = sl_is_block32(a->up_dtype);
     if (!r->x_made[b32])
-        SL_TRY(sl_vk_quantize(r->v, a->up_dtype, sl_vk_addr(a->x), a->n_tok, a->n_embd, a->n_embd,
+        SL_TRY(sl_vk_quantize(r->v, a->up_dtype, sl_addr_of(a->x), a->n_tok, a->n_embd, a->n_embd,
                               r->x[b32]));
     const struct sl_vk_moe_up k = {.x = r->x[b32],
-                                   .ids = sl_vk_addr(a->ids),
-                                   .pairs = sl_vk_addr(a->pairs),
+                                   .ids = sl_addr_of(a->ids),
+                                   .pairs = sl_addr_of(a->pairs),
                                    .refs = r->refs,
-                                   .gate_bias = sl_vk_addr(a->gate_bias),
-                                   .up_bias = sl_vk_addr(a->up_bias),
+                                   .gate_bias = sl_addr_of(a->gate_bias),
+                                   .up_bias = sl_addr_of(a->up_bias),
                                    .y = r->gate,
                                    .grid = sl_vk_grid(r->v, a->up_dtype),
                                    .row_bytes = sl_dtype_row_bytes(a->up_dtype, a->n_embd),
@@ -130,25 +130,25 @@ static enum sl_status up(struct run *r) {
                                    .activation = (uint32_t)a->activation,
                                    .limit = a->limit};
     return sl_vk_launch(r->v, SL_VK_moe_up, (uint32_t)a->up_dtype,
-                        sl_vk_div_up(a->n_ff, UP_ROWS) * a->n_pairs, &k, sizeof k);
+                        sl_div_up(a->n_ff, UP_ROWS) * a->n_pairs, &k, sizeof k);
 }
 
 static enum sl_status begin(struct sl_vulkan *v, const struct sl_op_moe *a, struct run *r) {
-    uint64_t rows = sl_vk_round_256(sl_vk_qx_bytes(a->n_tok, a->n_embd));
-    uint64_t pairs = sl_vk_round_256((uint64_t)a->n_pairs * a->n_ff * sizeof(float));
-    *r = (struct run){.v = v, .a = a, .refs = sl_vk_addr(a->device_refs)};
+    uint64_t rows = sl_round_256(sl_qx_bytes(a->n_tok, a->n_embd));
+    uint64_t pairs = sl_round_256((uint64_t)a->n_pairs * a->n_ff * sizeof(float));
+    *r = (struct run){.v = v, .a = a, .refs = sl_addr_of(a->device_refs)};
     if (!r->refs)
         SL_TRY(sl_vk_push(v, a->refs, a->n_expert * sizeof *a->refs, &r->refs));
     for (int b32 = 0; b32 < 2; b32++) {
         r->x[b32] = sl_vk_quantized_at(v, b32, a->n_tok, a->n_embd);
-        r->x_made[b32] = v->left.there[b32] && v->left.x == sl_vk_addr(a->x) &&
+        r->x_made[b32] = v->left.there[b32] && v->left.x == sl_addr_of(a->x) &&
                          v->left.n_rows == a->n_tok && v->left.n_kernels == v->base.n_kernels;
     }
     r->gate = r->x[1] + rows;
     r->up = r->gate + pairs;
     r->h = r->up + pairs;
-    r->order = r->h + sl_vk_round_256(sl_vk_qx_bytes(a->n_pairs, a->n_ff));
-    r->tiles = r->order + sl_vk_round_256(a->n_pairs * sizeof(uint32_t));
+    r->order = r->h + sl_round_256(sl_qx_bytes(a->n_pairs, a->n_ff));
+    r->tiles = r->order + sl_round_256(a->n_pairs * sizeof(uint32_t));
     return SL_OK;
 }
 
@@ -171,7 +171,7 @@ enum sl_status sl_vk_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
 
 bool sl_vk_takes_moe_sum(const struct sl_device *d, const struct sl_fused_moe_sum *a) {
     const struct sl_vulkan *v = (const struct sl_vulkan *)d;
-    return takes_up(v, a->moe) && !sl_vk_is_float(a->moe->down_dtype);
+    return takes_up(v, a->moe) && !sl_is_float(a->moe->down_dtype);
 }
 
 enum sl_status sl_vk_fused_moe_sum(struct sl_device *d, const struct sl_fused_moe_sum *fused) {
@@ -183,12 +183,12 @@ enum sl_status sl_vk_fused_moe_sum(struct sl_device *d, const struct sl_fused_mo
     SL_TRY(up(&r));
     SL_TRY(sl_vk_quantize(v, a->down_dtype, r.gate, a->n_pairs, a->n_ff, a->n_ff, r.h));
     const struct sl_vk_moe_down k = {.x = r.h,
-                                     .ids = sl_vk_addr(a->ids),
-                                     .weights = sl_vk_addr(sum->weights),
+                                     .ids = sl_addr_of(a->ids),
+                                     .weights = sl_addr_of(sum->weights),
                                      .refs = r.refs,
-                                     .bias = sl_vk_addr(a->down_bias),
-                                     .pair_y = sl_vk_addr(a->pair_y),
-                                     .y = sl_vk_addr(sum->y),
+                                     .bias = sl_addr_of(a->down_bias),
+                                     .pair_y = sl_addr_of(a->pair_y),
+                                     .y = sl_addr_of(sum->y),
                                      .grid = sl_vk_grid(v, a->down_dtype),
                                      .row_bytes = sl_dtype_row_bytes(a->down_dtype, a->n_ff),
                                      .n_in = a->n_ff,
@@ -197,5 +197,5 @@ enum sl_status sl_vk_fused_moe_sum(struct sl_device *d, const struct sl_fused_mo
                                      .k = a->k,
                                      .set = sum->set};
     return sl_vk_launch(v, SL_VK_moe_down, (uint32_t)a->down_dtype,
-                        sl_vk_div_up(a->n_embd, SL_VK_PRODUCT_ROWS) * a->n_tok, &k, sizeof k);
+                        sl_div_up(a->n_embd, SL_VK_PRODUCT_ROWS) * a->n_tok, &k, sizeof k);
 }

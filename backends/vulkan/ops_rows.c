@@ -3,74 +3,70 @@
 
 #define ROWS_OF_NORM 4u /* rows of a workgroup: shaders/l2_norm.comp, shaders/center.comp */
 
-static uint64_t elems(uint64_t n) {
-    return sl_vk_div_up(n, SL_VK_ELEMS);
-}
-
 enum sl_status sl_vk_op_mul_sigmoid(struct sl_device *d, const struct sl_op_mul_sigmoid *a) {
-    const struct sl_vk_mul_sigmoid k = {sl_vk_addr(a->gate), sl_vk_addr(a->y), a->n_rows, a->n,
+    const struct sl_vk_mul_sigmoid k = {sl_addr_of(a->gate), sl_addr_of(a->y), a->n_rows, a->n,
                                         a->stride_gate};
-    uint64_t n = elems((uint64_t)a->n_rows * a->n);
+    uint64_t n = sl_vk_elems((uint64_t)a->n_rows * a->n);
     return n ? SL_VK_LAUNCH((struct sl_vulkan *)d, mul_sigmoid, 0, n, k) : SL_OK;
 }
 
 enum sl_status sl_vk_op_l2_norm(struct sl_device *d, const struct sl_op_l2_norm *a) {
-    const struct sl_vk_l2_norm k = {sl_vk_addr(a->x), a->n_tok,  a->n_heads,
+    const struct sl_vk_l2_norm k = {sl_addr_of(a->x), a->n_tok,  a->n_heads,
                                     a->head_dim,      a->stride, a->eps};
-    uint64_t n = sl_vk_div_up((uint64_t)a->n_tok * a->n_heads, ROWS_OF_NORM);
+    uint64_t n = sl_div_up((uint64_t)a->n_tok * a->n_heads, ROWS_OF_NORM);
     return n ? SL_VK_LAUNCH((struct sl_vulkan *)d, l2_norm, 0, n, k) : SL_OK;
 }
 
 enum sl_status sl_vk_op_center(struct sl_device *d, const struct sl_op_center *a) {
-    const struct sl_vk_center k = {sl_vk_addr(a->x), sl_vk_addr(a->y), a->n_tok, a->n};
-    uint64_t n = sl_vk_div_up(a->n_tok, ROWS_OF_NORM);
+    const struct sl_vk_center k = {sl_addr_of(a->x), sl_addr_of(a->y), a->n_tok, a->n};
+    uint64_t n = sl_div_up(a->n_tok, ROWS_OF_NORM);
     return n ? SL_VK_LAUNCH((struct sl_vulkan *)d, center, 0, n, k) : SL_OK;
 }
 
 enum sl_status sl_vk_op_scale(struct sl_device *d, const struct sl_op_scale *a) {
-    const struct sl_vk_scale k = {sl_vk_addr(a->x),
-                                  sl_vk_addr(a->by),
-                                  sl_vk_addr(a->rows),
-                                  sl_vk_addr(a->y ? a->y : a->x),
+    const struct sl_vk_scale k = {sl_addr_of(a->x),
+                                  sl_addr_of(a->by),
+                                  sl_addr_of(a->rows),
+                                  sl_addr_of(a->y ? a->y : a->x),
                                   a->n_tok,
                                   a->n,
                                   a->scale,
                                   a->cap};
-    uint64_t n = elems((uint64_t)a->n_tok * a->n);
+    uint64_t n = sl_vk_elems((uint64_t)a->n_tok * a->n);
     return n ? SL_VK_LAUNCH((struct sl_vulkan *)d, scale, 0, n, k) : SL_OK;
 }
 
 enum sl_status sl_vk_op_gate_heads(struct sl_device *d, const struct sl_op_gate_heads *a) {
-    const struct sl_vk_gate_heads k = {sl_vk_addr(a->gate),   sl_vk_addr(a->y),
+    const struct sl_vk_gate_heads k = {sl_addr_of(a->gate),   sl_addr_of(a->y),
                                        a->n_tok * a->n_heads, a->n,
                                        a->per_head,           a->softplus};
-    uint64_t n = elems((uint64_t)k.n_rows * a->n);
+    uint64_t n = sl_vk_elems((uint64_t)k.n_rows * a->n);
     return n ? SL_VK_LAUNCH((struct sl_vulkan *)d, gate_heads, 0, n, k) : SL_OK;
 }
 
 enum sl_status sl_vk_op_temper(struct sl_device *d, const struct sl_op_temper *a) {
-    const struct sl_vk_temper k = {sl_vk_addr(a->x), sl_vk_addr(a->pos), a->n_tok, a->n,
+    const struct sl_vk_temper k = {sl_addr_of(a->x), sl_addr_of(a->pos), a->n_tok, a->n,
                                    a->span,          a->offset,          a->scale};
-    uint64_t n = elems((uint64_t)a->n_tok * a->n);
+    uint64_t n = sl_vk_elems((uint64_t)a->n_tok * a->n);
     return n ? SL_VK_LAUNCH((struct sl_vulkan *)d, temper, 0, n, k) : SL_OK;
 }
 
 enum sl_status sl_vk_op_clamp(struct sl_device *d, const struct sl_op_clamp *a) {
-    const struct sl_vk_clamp k = {sl_vk_addr(a->x), a->n, a->limit};
-    uint64_t n = elems(a->n);
+    const struct sl_vk_clamp k = {sl_addr_of(a->x), a->n, a->limit};
+    uint64_t n = sl_vk_elems(a->n);
     return n ? SL_VK_LAUNCH((struct sl_vulkan *)d, clamp, 0, n, k) : SL_OK;
 }
 
 enum sl_status sl_vk_op_bias(struct sl_device *d, const struct sl_op_bias *a) {
-    const struct sl_vk_bias k = {sl_vk_addr(a->x), sl_vk_addr(a->b), a->n_tok, a->n};
-    uint64_t n = elems((uint64_t)a->n_tok * a->n);
+    const struct sl_vk_bias k = {sl_addr_of(a->x), sl_addr_of(a->b), a->n_tok, a->n};
+    uint64_t n = sl_vk_elems((uint64_t)a->n_tok * a->n);
     return n ? SL_VK_LAUNCH((struct sl_vulkan *)d, bias, 0, n, k) : SL_OK;
 }
 
 enum sl_status sl_vk_op_gelu_rows(struct sl_device *d, const struct sl_op_gelu_rows *a) {
-    const struct sl_vk_gelu_rows k = {sl_vk_addr(a->gate), sl_vk_addr(a->up), sl_vk_addr(a->rows),
-                                      sl_vk_addr(a->y),    a->n_tok,          a->n,
+    const struct sl_vk_gelu_rows k = {sl_addr_of(a->gate), sl_addr_of(a->up), sl_addr_of(a->rows),
+                                      sl_addr_of(a->y),    a->n_tok,          a->n,
                                       a->stride_up};
-    uint64_t n = elems((uint64_t)a->n_tok * a->n);
+    uint64_t n = sl_vk_elems((uint64_t)a->n_tok * a->n);
     return n ? SL_VK_LAUNCH((struct sl_vulkan *)d, gelu_rows, 0, n, k) : SL_OK;
 }

@@ -204,7 +204,7 @@ enum sl_status sl_vk_launch(struct sl_vulkan *v, enum sl_vk_kernel kernel, uint3
     if (!v->pipeline[kernel][variant])
         SL_TRY(make(v, kernel, variant));
     /* Kernels number their workgroups over both dimensions and leave those that are too many. */
-    uint64_t y = sl_vk_div_up(n_groups, MAX_GROUPS), x = sl_vk_div_up(n_groups, (uint32_t)y);
+    uint64_t y = sl_div_up(n_groups, MAX_GROUPS), x = sl_div_up(n_groups, (uint32_t)y);
     if (y > MAX_GROUPS) {
         sl_error("vulkan:%u: %s: %llu workgroups", v->number, names[kernel],
                  (unsigned long long)n_groups);

@@ -12,20 +12,12 @@ struct planned {
     struct sl_backend_ops ops;
 };
 
-static enum sl_status planned_memory(struct sl_device *d, uint64_t *out_free, uint64_t *out_total) {
-    const struct sl_device_caps *caps = &d->caps;
-    *out_total = caps->memory_bytes;
-    *out_free = caps->memory_bytes > caps->held_bytes ? caps->memory_bytes - caps->held_bytes : 0;
-    return SL_OK;
-}
-
 enum sl_status sl_vk_planned(const struct sl_device_offer *offer, uint32_t number,
                              struct sl_device **out_device, struct sl_err *err) {
     struct planned *p = calloc(1, sizeof *p);
     if (!p)
         return sl_fail(err, SL_ERR_NOMEM, "vulkan: out of memory");
     p->ops = sl_planned_ops(&sl_vulkan_ops);
-    p->ops.memory = planned_memory;
     struct sl_device *d = &p->vulkan.base;
     d->ops = &p->ops;
     sl_planned_gpu(d, offer, number, BYTES_PER_S); /* integrated ones are not opened */

@@ -9,8 +9,8 @@
 #ifndef SL_BACKENDS_VULKAN_VULKAN_INTERNAL_H
 #define SL_BACKENDS_VULKAN_VULKAN_INTERNAL_H
 
-#include "backends/backend.h"
 #include "backends/backend_entry.h"
+#include "backends/kernel_args.h"
 #include "backends/recorded.h"
 #include "backends/vulkan/find.h"
 #include "backends/vulkan/kernels.h"
@@ -174,12 +174,5 @@ enum sl_status sl_vk_planned(const struct sl_device_offer *offer, uint32_t numbe
                              struct sl_device **out_device, struct sl_err *err);
 
 extern const struct sl_backend_ops sl_vulkan_ops;
-
-static inline uint64_t sl_vk_addr(const void *p) {
-    return (uint64_t)(uintptr_t)p;
-}
-static inline uint64_t sl_vk_div_up(uint64_t a, uint32_t b) {
-    return (a + b - 1) / b;
-}
 
 #endif
