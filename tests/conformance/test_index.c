@@ -11,6 +11,9 @@
 #define MAX_PAGES 40u
 #define PAGE      SL_KV_PAGE_TOKENS
 #define MAX_LEN   (MAX_PAGES * PAGE)
+/* Of a table for much longer sequences: make_rows()'s rows have more scores than a device has room
+ * for at once (64 MiB). */
+#define WIDE_PAGES 2700u
 
 static const struct sl_device_limits limits = {
     .max_tok = 400, .max_heads = 64, .max_head_dim = 576, .max_scores = MAX_LEN};
@@ -146,10 +149,23 @@ static uint32_t n_chosen(const struct row *row, uint32_t n_top) {
 
 struct choice {
     struct store keys;
-    uint32_t n_heads, n_top, n_rows, n_decode;
+    uint32_t n_heads, n_top, n_rows, n_decode, max_pages;
     const struct row *rows;
     const float *q, *w;
 };
+
+/* The keys' pages in a table of the choice's width; what is behind them names no page. */
+static const uint32_t *put_table(struct sl_device *d, const struct choice *c) {
+    size_t bytes = (size_t)N_SEQ * c->max_pages * sizeof(uint32_t);
+    uint32_t *table = malloc(bytes);
+    memset(table, 0xff, bytes);
+    for (uint32_t seq = 0; seq < N_SEQ; seq++)
+        memcpy(table + (size_t)seq * c->max_pages, c->keys.page_table + seq * MAX_PAGES,
+               MAX_PAGES * sizeof *table);
+    const uint32_t *put = conf_put(d, table, bytes);
+    free(table);
+    return put;
+}
 
 /* Of rows [first, first + n); what is behind a row's choice is UINT32_MAX in out. */
 static void choose(struct sl_device *d, const struct choice *c, const struct sl_latent_view *kv,
@@ -165,13 +181,13 @@ static void choose(struct sl_device *d, const struct choice *c, const struct sl_
                .q = conf_put(d, c->q + first * n_q, n * n_q * sizeof(float)),
                .w = conf_put(d, c->w + (size_t)first * c->n_heads, n * c->n_heads * sizeof(float)),
                .chosen = chosen,
-               .page_table = conf_put(d, c->keys.page_table, N_SEQ * MAX_PAGES * sizeof(uint32_t)),
+               .page_table = put_table(d, c),
                .row_seq = conf_put(d, seq, n * sizeof *seq),
                .row_len = conf_put(d, len, n * sizeof *len),
                .n_tok = n,
                .n_decode = n_decode < n ? n_decode : n,
                .n_heads = c->n_heads,
-               .max_pages = MAX_PAGES,
+               .max_pages = c->max_pages,
                .n_top = c->n_top}));
     conf_get(d, out, chosen, (size_t)n * c->n_top * sizeof *chosen);
 }
@@ -281,6 +297,7 @@ static void choice_case(enum sl_dtype dtype, uint32_t n_heads, uint32_t dim, uin
     struct choice c = {.keys = {.dtype = dtype, .n_latent = dim},
                        .n_heads = n_heads,
                        .n_top = n_top,
+                       .max_pages = MAX_PAGES,
                        .rows = rows,
                        .n_rows = n_rows,
                        .n_decode = n_rows == CONF_COUNT(rows_few) ? n_rows : 2};
@@ -331,6 +348,47 @@ static void choices(void) {
     choice_case(SL_DTYPE_F16, 4, 64, 50, rows_few, CONF_COUNT(rows_few), CONF_SPIKES);
 }
 
+static void configure(struct sl_device *d, uint32_t max_pages) {
+    struct sl_device_limits with = limits;
+    struct sl_err err;
+    with.max_scores = max_pages * PAGE;
+    conf_ok(sl_device_configure(d, &with, &err));
+}
+
+static void run_wide_choice(struct sl_device *d, const void *ctx, void *out) {
+    configure(d, WIDE_PAGES);
+    run_choice(d, ctx, out);
+    configure(d, MAX_PAGES);
+}
+
+/* The last rows' scores go where those of the first were. */
+static void waves_of_scores(void) {
+    enum { DIM = 32, HEADS = 2, TOP = 60 };
+    struct row mixed[128];
+    struct choice c = {.keys = {.dtype = SL_DTYPE_F16, .n_latent = DIM},
+                       .n_heads = HEADS,
+                       .n_top = TOP,
+                       .n_rows = make_rows(mixed),
+                       .n_decode = 2,
+                       .max_pages = WIDE_PAGES,
+                       .rows = mixed};
+    struct sl_rng rng = {WIDE_PAGES};
+    float *q = conf_host((size_t)c.n_rows * HEADS * DIM * sizeof *q);
+    float *w = conf_host((size_t)c.n_rows * HEADS * sizeof *w);
+    uint32_t *y = conf_host((size_t)c.n_rows * TOP * sizeof *y);
+    if (lacks(SL_OP_index_choose))
+        return;
+    assert_true((uint64_t)c.n_rows * WIDE_PAGES * PAGE * sizeof(float) > 64 << 20);
+    fill_store(&c.keys, mixed, c.n_rows, CONF_PLAIN, &rng);
+    conf_fill(&rng, CONF_PLAIN, q, (size_t)c.n_rows * HEADS * DIM);
+    conf_fill(&rng, CONF_PLAIN, w, (size_t)c.n_rows * HEADS);
+    c.q = q, c.w = w;
+    conf_case("more scores than are kept at once", run_wide_choice, &c, CONF_U32,
+              (size_t)c.n_rows * TOP, y);
+    if (conf_checking())
+        check_choice("more scores than are kept at once", &c, y);
+}
+
 /* What is not a number is below all numbers, minus infinity too; zeros of both signs are one. */
 static void special_scores(void) {
     static const struct row rows[] = {{0, 200}};
@@ -338,6 +396,7 @@ static void special_scores(void) {
     struct choice c = {.keys = {.dtype = SL_DTYPE_F16, .n_latent = DIM},
                        .n_heads = 1,
                        .n_top = TOP,
+                       .max_pages = MAX_PAGES,
                        .rows = rows,
                        .n_rows = 1,
                        .n_decode = 1};
@@ -907,6 +966,7 @@ static void block_attention(void) {
 int main(int argc, char **argv) {
     static const struct conf_test tests[] = {{"rotations", rotations},
                                              {"choices", choices},
+                                             {"waves of scores", waves_of_scores},
                                              {"special scores", special_scores},
                                              {"attention", attention},
                                              {"choices of blocks", block_choices},
