@@ -1,28 +1,29 @@
 /* An activation of gate times up: backends/activation.h. */
 #include "common.clh"
+#include "backends/activation.h"
 
 static float activate(uint activation, float limit, float g, float u) {
     switch (activation) {
-    case 1u: /* clamped */
+    case SL_SWIGLU_CLAMPED:
         g = 7.0f < g ? 7.0f : g;
         u = 7.0f < u ? 7.0f : u;
         u = -7.0f > u ? -7.0f : u;
         return divide(g, 1.0f + exp_defined(-(1.702f * g))) * (u + 1.0f);
-    case 2u:
+    case SL_GEGLU:
         return gelu(g) * u;
-    case 3u: /* limited */
+    case SL_SWIGLU_LIMITED:
         u = u > limit ? limit : u;
         u = u < -limit ? -limit : u;
         g = silu(g);
         return (g > limit ? limit : g) * u;
-    case 4u:
+    case SL_REGLU:
         return (g > 0.0f ? g : 0.0f) * u;
-    case 5u: /* cut */
+    case SL_SWIGLU_CUT:
         g = g > limit ? limit : g;
         u = u > limit ? limit : u;
         u = u < -limit ? -limit : u;
         return silu(g) * u;
-    case 6u: /* squared ReLU, without a gate */
+    case SL_RELU_SQUARED:
         u = u < 0.0f ? 0.0f : u;
         return u * u;
     default:
