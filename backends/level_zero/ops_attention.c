@@ -1,5 +1,6 @@
 /* Attention over paged KV, and writing to its pages. */
 #include "backends/level_zero/ops.h"
+#include "common/log.h"
 
 #define UNIT 32u /* elements of a work-item of kernels/kv_write.cl */
 
@@ -44,9 +45,11 @@ static enum sl_status attend(struct sl_device *d, const struct sl_lz_attention *
                                : narrow  ? SL_LZ_attention
                                          : SL_LZ_attention_wide;
     uint64_t n = (uint64_t)k->n_tok * k->n_heads;
-    /* sl_lz_supports says so of dimensions before anything is loaded */
-    if (k->dim_k > SL_LZ_MAX_HEAD_DIM || k->dim_v > SL_LZ_MAX_HEAD_DIM)
-        return SL_ERR_UNSUPPORTED;
+    if (k->dim_k > SL_LZ_MAX_HEAD_DIM || k->dim_v > SL_LZ_MAX_HEAD_DIM) {
+        sl_error("attention: heads of %u and %u elements; at most %u", k->dim_k, k->dim_v,
+                 SL_LZ_MAX_HEAD_DIM);
+        return SL_ERR_UNSUPPORTED; /* of a model sl_lz_supports() says so before it is loaded */
+    }
     return n ? sl_lz_launch(z, kernel, 0, n, k, sizeof *k) : SL_OK;
 }
 
