@@ -248,7 +248,7 @@ struct sl_vk_state { /* struct sl_state_view; max_pages is among the others */
     uint64_t pages, page_bytes, page_table, slot, row_seq, row_len;
 };
 struct sl_vk_conv_silu {
-    uint64_t x, w, y;
+    uint64_t x, w, bias, y;
     struct sl_vk_state state;
     uint32_t max_pages, n_tok, n, n_taps;
 };

@@ -19,6 +19,7 @@ static struct sl_vk_state state(const struct sl_state_view *s) {
 enum sl_status sl_vk_op_conv_silu(struct sl_device *d, const struct sl_op_conv_silu *a) {
     const struct sl_vk_conv_silu k = {.x = sl_addr_of(a->x),
                                       .w = sl_addr_of(a->w),
+                                      .bias = sl_addr_of(a->bias),
                                       .y = sl_addr_of(a->y),
                                       .state = state(&a->state),
                                       .max_pages = a->state.max_pages,

@@ -251,10 +251,8 @@ static void conv_silu(void) {
         }
 }
 
-/* Only a device that scans states needs a bias. */
 static void conv_silu_biased(void) {
     conf_needs_op(SL_OP_conv_silu);
-    conf_needs_op(SL_OP_state_scan);
     static struct rows r;
     static const uint32_t n[] = {1, 5, 16, 31, 64, 257};
     for (size_t i = 0; i < CONF_COUNT(n); i++) {

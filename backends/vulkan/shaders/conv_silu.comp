@@ -6,7 +6,7 @@
  * call has them all, the others' end at once. */
 layout(local_size_x = 64) in;
 layout(push_constant) uniform args {
-    uint64_t x, w, y;
+    uint64_t x, w, bias, y;
     uint64_t pages, page_bytes, page_table, slot, row_seq, row_len;
     uint max_pages, n_tok, n, n_taps;
 } a;
@@ -20,6 +20,7 @@ void main() {
         return;
     uint skip = MAX_TAPS - a.n_taps; /* the last of MAX_TAPS are used */
     float w[MAX_TAPS], h[MAX_TAPS];
+    float bias = a.bias != 0 ? f32s(a.bias + uint64_t(c) * 4u).v[0] : 0.0;
     uint64_t from = state_before(t);
     [[unroll]] for (uint k = 0; k < MAX_TAPS; k++) {
         w[k] = k >= skip ? f32s(a.w + uint64_t(c) * a.n_taps * 4u).v[k - skip] : 0.0;
@@ -30,7 +31,7 @@ void main() {
     do {
         uint64_t at = (uint64_t(t) * a.n + c) * 4u;
         h[MAX_TAPS - 1u] = f32s(a.x + at).v[0];
-        float sum = 0.0;
+        float sum = bias;
         [[unroll]] for (uint k = 0; k < MAX_TAPS; k++)
             if (k >= skip)
                 sum = fma_once(h[k], w[k], sum);
