@@ -52,35 +52,50 @@ static bool same(struct sl_hash128 a, struct sl_hash128 b) {
     return a.lo == b.lo && a.hi == b.hi;
 }
 
-/* What is wrong with a file; NULL: nothing. */
-static const char *wrong(const struct header *h, size_t n, struct sl_hash128 key,
-                         const uint8_t *data) {
+/* What is wrong with the n bytes of a file; NULL: nothing. Sets *h to its header. */
+static const char *wrong(const uint8_t *bytes, size_t n, struct sl_hash128 key, struct header *h) {
+    if (n >= sizeof *h)
+        memcpy(h, bytes, sizeof *h);
     if (n < sizeof *h || memcmp(h->magic, magic, sizeof magic) != 0 || h->crc != header_crc(h))
         return "it is not one of this program's";
     if (!same(h->key, key))
         return "it belongs to other kernels or another driver";
-    if (h->bytes != n - sizeof *h || !same(h->sum, sl_siphash128(sum_key, data, h->bytes)))
+    if (h->bytes != n - sizeof *h ||
+        !same(h->sum, sl_siphash128(sum_key, bytes + sizeof *h, h->bytes)))
         return "it was damaged";
     return NULL;
 }
 
-/* Only what this user wrote, since it will run. */
-static bool is_ours(const struct stat *about) {
-    return S_ISREG(about->st_mode) && about->st_uid == geteuid() &&
-           !(about->st_mode & (S_IWGRP | S_IWOTH));
+/* Why an open file may not be used; NULL: it may. Only this user can have written it, since it
+ * will run. */
+static const char *refusal(int fd, struct stat *out_about) {
+    if (fstat(fd, out_about) != 0)
+        return strerror(errno);
+    if (!S_ISREG(out_about->st_mode))
+        return "it is not a regular file";
+    if (out_about->st_uid != geteuid())
+        return "it belongs to another user";
+    if (out_about->st_mode & (S_IWGRP | S_IWOTH))
+        return "other users may write to it";
+    if ((uint64_t)out_about->st_size > SL_CODE_MAX_BYTES + sizeof(struct header))
+        return "it is too large";
+    return NULL;
 }
 
-/* All of a file, at most max bytes; NULL: it cannot be read. */
-static uint8_t *read_all(const char *path, size_t max, size_t *out_bytes) {
+/* All of a file. NULL: it may not be used, and why; or it is not there, and no reason. */
+static uint8_t *read_all(const char *path, size_t *out_bytes, const char **out_why) {
     struct stat about;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
+    *out_why = fd < 0 ? strerror(errno) : refusal(fd, &about);
+    if (fd < 0) {
+        if (lstat(path, &about) != 0)
+            *out_why = NULL;
         return NULL;
+    }
     uint8_t *bytes = NULL;
     size_t n = 0;
-    if (fstat(fd, &about) == 0 && is_ours(&about) && about.st_size >= 0 &&
-        (uint64_t)about.st_size <= max)
-        bytes = malloc((size_t)about.st_size + 1);
+    if (!*out_why && !(bytes = malloc((size_t)about.st_size + 1)))
+        *out_why = strerror(ENOMEM);
     while (bytes && n < (size_t)about.st_size) {
         ssize_t got = read(fd, bytes + n, (size_t)about.st_size - n);
         if (got < 0 && errno == EINTR)
@@ -102,18 +117,15 @@ void sl_code_file_drop(const struct sl_code_file *f, const char *why) {
 void *sl_code_file_read(const struct sl_code_file *f, size_t *out_bytes) {
     struct header h = {.bytes = 0};
     size_t n = 0;
-    uint8_t *bytes = read_all(f->path, SL_CODE_MAX_BYTES + sizeof h, &n);
-    struct stat about;
-    if (!bytes) { /* no such file, or nothing that this program wrote */
-        if (*f->path && lstat(f->path, &about) == 0)
-            sl_warn("%s: compiled kernels in %s are not used: it cannot be read, or others may "
-                    "write to it",
-                    f->backend, f->path);
+    const char *why;
+    uint8_t *bytes = read_all(f->path, &n, &why);
+    if (!bytes) {
+        if (why)
+            sl_warn("%s: compiled kernels in %s are not used, but compiled anew: %s", f->backend,
+                    f->path, why);
         return NULL;
     }
-    if (n >= sizeof h)
-        memcpy(&h, bytes, sizeof h);
-    const char *why = wrong(&h, n, f->key, bytes + sizeof h);
+    why = wrong(bytes, n, f->key, &h);
     if (why) {
         sl_code_file_drop(f, why);
         free(bytes);
@@ -124,51 +136,71 @@ void *sl_code_file_read(const struct sl_code_file *f, size_t *out_bytes) {
     return bytes;
 }
 
-static bool write_all(int fd, const void *src, size_t n) {
+/* 0, or an errno. */
+static int write_all(int fd, const void *src, size_t n) {
     for (const char *at = src; n;) {
         ssize_t put = write(fd, at, n);
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0)
-            return false;
+            return put ? errno : EIO;
         at += put;
         n -= (size_t)put;
     }
-    return true;
+    return 0;
 }
 
-/* sluice and the backend's, the last two folders of a path. */
-static void make_folders(const char *path) {
+/* sluice and the backend's, the last two folders of a path. 0, or the errno of the first that was
+ * not made; one that is there already is fine. */
+static int make_folders(const char *path) {
     char folder[SL_CODE_PATH_BYTES];
     snprintf(folder, sizeof folder, "%s", path);
     char *last = strrchr(folder, '/');
     *last = 0;
     char *between = strrchr(folder, '/');
     *between = 0;
-    mkdir(folder, 0700); /* one that is there is fine; one that cannot be made shows in open */
+    int why = mkdir(folder, 0700) == 0 || errno == EEXIST ? 0 : errno;
     *between = '/';
-    mkdir(folder, 0700);
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST && !why)
+        why = errno;
+    return why;
+}
+
+/* 0, or the errno of what failed; then the file is as it was. */
+static int replace(const char *path, const struct header *h, const void *data) {
+    char other[SL_CODE_PATH_BYTES + 16];
+    int no_folder = make_folders(path);
+    snprintf(other, sizeof other, "%s.XXXXXX", path);
+    int fd = mkostemp(other, O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT && no_folder ? no_folder : errno;
+    int why = write_all(fd, h, sizeof *h);
+    if (!why)
+        why = write_all(fd, data, h->bytes);
+    if (!why && fsync(fd) != 0)
+        why = errno;
+    if (close(fd) != 0 && !why)
+        why = errno;
+    if (!why && rename(other, path) != 0)
+        why = errno;
+    if (why)
+        unlink(other);
+    return why;
 }
 
 bool sl_code_file_write(const struct sl_code_file *f, const void *data, size_t bytes) {
-    char other[SL_CODE_PATH_BYTES + 16];
     struct header h = {.key = f->key, .bytes = bytes};
-    if (!*f->path || bytes > SL_CODE_MAX_BYTES)
+    if (!*f->path)
         return false;
     memcpy(h.magic, magic, sizeof magic);
     h.sum = sl_siphash128(sum_key, data, bytes);
     h.crc = header_crc(&h);
-    make_folders(f->path);
-    snprintf(other, sizeof other, "%s.XXXXXX", f->path);
-    int fd = mkostemp(other, O_CLOEXEC);
-    bool good =
-        fd >= 0 && write_all(fd, &h, sizeof h) && write_all(fd, data, bytes) && fsync(fd) == 0;
-    if (fd >= 0 && close(fd) != 0)
-        good = false;
-    good = good && rename(other, f->path) == 0;
-    if (!good && fd >= 0)
-        unlink(other);
-    sl_debug("%s: %zu bytes of compiled kernels %s %s", f->backend, bytes,
-             good ? "written to" : "not written to", f->path);
-    return good;
+    int why = bytes > SL_CODE_MAX_BYTES ? EFBIG : replace(f->path, &h, data);
+    if (why)
+        sl_warn("%s: compiled kernels are not kept in %s, so the next start compiles them again: "
+                "%s",
+                f->backend, f->path, strerror(why));
+    else
+        sl_debug("%s: %zu bytes of compiled kernels written to %s", f->backend, bytes, f->path);
+    return !why;
 }

@@ -1,11 +1,11 @@
 /* Compiled kernels on disk, so that they are compiled once: files in sluice/BACKEND/ below
- * $XDG_CACHE_HOME or ~/.cache; where neither folder exists nothing is kept.
+ * $XDG_CACHE_HOME or ~/.cache. Where neither folder exists nothing is kept.
  *
- * A file is a header (what it was compiled from and for, as a hash; its length and sum) and what a
- * backend gave. It is written under another name, and takes the place of the one before when it is
- * whole and on disk. So processes that compile the same at once do not meet: the last one's file
- * stays. One that is not as it must be is removed, with a line in the log, and its kernels are
- * compiled anew. What another user wrote, or may write to, is not read. */
+ * A file has a header (its length, a sum, and a hash of all that the code depends on) and what the
+ * backend gave. It is written under a temporary name and renamed when it is whole and on disk, so
+ * processes may compile the same kernels at once: the last one's file stays. A file that is damaged
+ * or has another key is removed, with a line in the log, and its kernels are compiled anew. A file
+ * that another user wrote, or may write to, is not read. */
 #ifndef SL_BACKENDS_CODE_CACHE_H
 #define SL_BACKENDS_CODE_CACHE_H
 
@@ -26,12 +26,13 @@ struct sl_code_file {
 /* Sets out->path to that of the file `name` in the backend's folder; backend and key are the
  * caller's. False, and an empty path: there is no folder for it. */
 bool sl_code_file_find(struct sl_code_file *out, const char *backend, const char *name);
-/* What was written, for the caller to free; NULL: there is no sound file with this key. */
+/* What was written, for the caller to free; NULL: there is no sound file with this key, and the log
+ * says what is wrong with one that is there. */
 void *sl_code_file_read(const struct sl_code_file *f, size_t *out_bytes);
-/* A reader finds that what is in it is of no use: removes it, with a line in the log. */
+/* The caller cannot use what it read: removes the file, with a line in the log. */
 void sl_code_file_drop(const struct sl_code_file *f, const char *why);
-/* Replaces the file at once, or leaves it; makes the folders, for this user alone. False: it was
- * not written; nothing depends on it. */
+/* Replaces the file in one step, or leaves it as it was; makes the folders, for this user alone.
+ * False: it was not written, and the log says why, unless there is no folder for it. */
 bool sl_code_file_write(const struct sl_code_file *f, const void *data, size_t bytes);
 
 #endif

@@ -41,6 +41,7 @@ struct work {
     uint32_t n, n_missing, n_begun;
     struct job job[MAX_JOBS];
     uint64_t limit_s;
+    bool keeps; /* until a file cannot be written, which the log then says once */
 };
 
 /* ---- what is kept ---- */
@@ -178,8 +179,8 @@ static enum sl_status take(struct work *w, const struct job *j, struct sl_err *e
     if (fstat(j->code, &about) == 0 && about.st_size > 0)
         code = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, j->code, 0);
     bool good = code != MAP_FAILED && keep_image(w, j->source, code, (size_t)about.st_size);
-    if (good)
-        sl_code_file_write(&w->files[j->source], code, (size_t)about.st_size);
+    if (good && w->keeps)
+        w->keeps = sl_code_file_write(&w->files[j->source], code, (size_t)about.st_size);
     if (code != MAP_FAILED)
         munmap(code, (size_t)about.st_size);
     return good ? SL_OK
@@ -272,9 +273,10 @@ static enum sl_status compile_missing(struct work *w, struct sl_err *err) {
     sl_info("%s: this build has no code for %s: hipRTC %d.%d compiles %u of %u sources, which "
             "takes minutes",
             t->device, t->arch, t->hiprtc.major, t->hiprtc.minor, w->n_missing, w->n);
-    if (!*w->files[0].path)
+    w->keeps = *w->files[0].path != 0;
+    if (!w->keeps)
         sl_warn("%s: neither $XDG_CACHE_HOME nor ~/.cache is a folder: compiled kernels are not "
-                "kept, and each start compiles them again",
+                "kept, and each start compiles them again; make one of the two",
                 t->device);
     enum sl_status status = work(w, err);
     stop(w);

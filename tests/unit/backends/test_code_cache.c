@@ -7,14 +7,17 @@
 #include <cmocka.h>
 
 #include "backends/code_cache.h"
+#include "tests/support/capture.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,6 +31,16 @@ static struct sl_code_file found(const char *name) {
     struct sl_code_file f = {.key = key};
     assert_true(sl_code_file_find(&f, "some", name));
     return f;
+}
+
+/* Ends a capture of stderr: the log says `what`; NULL: nothing. */
+static void assert_said(struct capture *c, const char *what) {
+    char text[2048];
+    FILE *said = capture_end(c);
+    text[fread(text, 1, sizeof text - 1, said)] = 0;
+    fclose(said);
+    if (what ? !strstr(text, what) : *text != 0)
+        fail_msg("not \"%s\", but \"%s\"", what ? what : "", text);
 }
 
 static bool reads(const struct sl_code_file *f, const void *want, size_t bytes) {
@@ -46,6 +59,18 @@ static void assert_mode(const char *path, unsigned mode) {
     struct stat about;
     assert_int_equal(stat(path, &about), 0);
     assert_int_equal(about.st_mode & 0777, mode);
+}
+
+/* Nothing else begins with this name. */
+static void assert_alone(const char *name) {
+    char path[PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/sluice/some", folder);
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));)
+        if (strncmp(e->d_name, name, strlen(name)) == 0)
+            assert_string_equal(e->d_name, name);
+    closedir(dir);
 }
 
 static void written_and_read(void **state) {
@@ -132,6 +157,78 @@ static void no_file(void **state) {
     unlink(f.path);
 }
 
+static void assert_unread(const struct sl_code_file *f, const char *why) {
+    struct capture c = capture_begin(stderr);
+    bool read = reads(f, data, BYTES);
+    assert_said(&c, why);
+    assert_false(read);
+}
+
+/* Why a file is not used is in the log; that there is none is not. */
+static void unusable(void **state) {
+    (void)state;
+    struct sl_code_file f = found("g.bin");
+    assert_unread(&f, NULL);
+    assert_int_equal(symlink("/etc/passwd", f.path), 0);
+    assert_unread(&f, "g.bin are not used, but compiled anew: Too many levels of symbolic links");
+    unlink(f.path);
+    assert_int_equal(mkdir(f.path, 0700), 0);
+    assert_unread(&f, "it is not a regular file");
+    rmdir(f.path);
+    assert_true(sl_code_file_write(&f, data, BYTES));
+    assert_int_equal(chmod(f.path, 0620), 0);
+    assert_unread(&f, "other users may write to it");
+    assert_int_equal(chmod(f.path, 0600), 0);
+    assert_int_equal(truncate(f.path, (off_t)SL_CODE_MAX_BYTES + 4096), 0);
+    assert_unread(&f, "it is too large");
+    unlink(f.path);
+}
+
+static void assert_unwritten(const struct sl_code_file *f, const void *src, size_t bytes,
+                             const char *why) {
+    struct capture c = capture_begin(stderr);
+    bool written = sl_code_file_write(f, src, bytes);
+    assert_said(&c, why);
+    assert_false(written);
+}
+
+/* Why a file is not kept is in the log; what was there before stays, and nothing else does. */
+static void unwritable(void **state) {
+    (void)state;
+    struct rlimit was, small;
+    struct sl_code_file f = found("h.bin"), g = {.key = key};
+    char path[PATH_MAX + 32];
+    assert_true(sl_code_file_write(&f, data, 10));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+    small = was;
+    small.rlim_cur = BYTES / 2;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_unwritten(&f, data, BYTES,
+                     "h.bin, so the next start compiles them again: File too large");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+    assert_true(reads(&f, data, 10));
+    assert_alone("h.bin");
+
+    uint8_t *large = calloc(1, SL_CODE_MAX_BYTES + 1);
+    assert_non_null(large);
+    assert_unwritten(&f, large, SL_CODE_MAX_BYTES + 1, "again: File too large");
+    free(large);
+
+    snprintf(path, sizeof path, "%s/closed", folder);
+    setenv("XDG_CACHE_HOME", path, 1);
+    assert_int_equal(mkdir(path, 0555), 0);
+    assert_int_equal(chmod(folder, 0711), 0);
+    assert_true(sl_code_file_find(&g, "some", "i.bin"));
+    uid_t user = geteuid();
+    assert_true(user != 0 || seteuid(65534) == 0); /* root may write everywhere */
+    assert_unwritten(&g, data, BYTES,
+                     "/closed/sluice/some/i.bin, so the next start compiles them "
+                     "again: Permission denied");
+    assert_true(user != 0 || seteuid(0) == 0);
+    setenv("XDG_CACHE_HOME", folder, 1);
+}
+
 static void *write_often(void *file) {
     for (int i = 0; i < 50; i++)
         if (!sl_code_file_write(file, data, BYTES))
@@ -143,7 +240,6 @@ static void *write_often(void *file) {
 static void at_once(void **state) {
     (void)state;
     pthread_t writers[3];
-    char path[PATH_MAX + 32];
     struct sl_code_file f = found("e.bin");
     assert_true(sl_code_file_write(&f, data, BYTES));
     for (int i = 0; i < 3; i++)
@@ -155,13 +251,7 @@ static void at_once(void **state) {
         pthread_join(writers[i], &failed);
         assert_null(failed);
     }
-    snprintf(path, sizeof path, "%s/sluice/some", folder);
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
-    for (struct dirent *e; (e = readdir(dir));)
-        if (strncmp(e->d_name, "e.bin", 5) == 0)
-            assert_string_equal(e->d_name, "e.bin");
-    closedir(dir);
+    assert_alone("e.bin");
 }
 
 static void nowhere(void **state) {
@@ -193,6 +283,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(written_and_read), cmocka_unit_test(of_another_key),
         cmocka_unit_test(damaged),          cmocka_unit_test(no_file),
+        cmocka_unit_test(unusable),         cmocka_unit_test(unwritable),
         cmocka_unit_test(at_once),          cmocka_unit_test(nowhere),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -261,6 +261,27 @@ static void nowhere_to_keep(void **state) {
     free(home);
 }
 
+/* A cache that cannot be written: every start compiles, and says why, once. */
+static void not_kept(void **state) {
+    (void)state;
+    char text[8192], path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/sluice", folder);
+    assert_int_equal(symlink("nowhere/at/all", path), 0);
+    struct capture c = capture_begin(stderr);
+    enum sl_status status = open_hip(driver_path);
+    FILE *said = capture_end(&c);
+    text[fread(text, 1, sizeof text - 1, said)] = 0;
+    fclose(said);
+    assert_int_equal(status, SL_OK);
+    assert_int_equal(n_compiled(NULL), N);
+    const char *found = strstr(text, "hip: compiled kernels are not kept in ");
+    assert_non_null(found);
+    assert_non_null(strstr(found, "so the next start compiles them again: No such file"));
+    assert_null(strstr(strchr(found, '\n'), "are not kept in"));
+    opens();
+    assert_int_equal(n_compiled(NULL), N);
+}
+
 static void several_processes(void **state) {
     (void)state;
     pid_t pid[4];
@@ -308,8 +329,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(compiled_once),        TEST(for_what),        TEST(a_damaged_file),
         TEST(one_does_not_compile), TEST(no_code),         TEST(one_never_ends),
-        TEST(no_compiler),          TEST(nowhere_to_keep), TEST(several_processes),
-        TEST(told_to_stop),
+        TEST(no_compiler),          TEST(nowhere_to_keep), TEST(not_kept),
+        TEST(several_processes),    TEST(told_to_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
