@@ -3,6 +3,7 @@
 #include "common/crc.h"
 #include "common/log.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char magic[8] = "SLCODE1";
@@ -131,6 +133,7 @@ void *sl_code_file_read(const struct sl_code_file *f, size_t *out_bytes) {
         free(bytes);
         return NULL;
     }
+    utimensat(AT_FDCWD, f->path, NULL, AT_SYMLINK_NOFOLLOW); /* in use: see remove_unused */
     memmove(bytes, bytes + sizeof h, h.bytes);
     *out_bytes = h.bytes;
     return bytes;
@@ -188,6 +191,38 @@ static int replace(const char *path, const struct header *h, const void *data) {
     return why;
 }
 
+/* Whether a file is this user's, begins as those written here do, and was last read or written
+ * before that time. */
+static bool is_unused(int folder, const char *name, time_t before) {
+    char begins[sizeof magic];
+    struct stat about;
+    if (fstatat(folder, name, &about, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(about.st_mode) ||
+        about.st_uid != geteuid() || about.st_mtime >= before)
+        return false;
+    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    bool ours = read(fd, begins, sizeof begins) == (ssize_t)sizeof begins &&
+                memcmp(begins, magic, sizeof magic) == 0;
+    close(fd);
+    return ours;
+}
+
+/* From the folder of a file. */
+static void remove_unused(const struct sl_code_file *f) {
+    char folder[SL_CODE_PATH_BYTES];
+    time_t before = time(NULL) - (time_t)SL_CODE_UNUSED_DAYS * 24 * 3600;
+    snprintf(folder, sizeof folder, "%s", f->path);
+    *strrchr(folder, '/') = 0;
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        if (is_unused(dirfd(dir), e->d_name, before) && unlinkat(dirfd(dir), e->d_name, 0) == 0)
+            sl_debug("%s: removed %s/%s, which no start has read for %u days", f->backend, folder,
+                     e->d_name, SL_CODE_UNUSED_DAYS);
+    if (dir)
+        closedir(dir);
+}
+
 bool sl_code_file_write(const struct sl_code_file *f, const void *data, size_t bytes) {
     struct header h = {.key = f->key, .bytes = bytes};
     if (!*f->path)
@@ -196,11 +231,13 @@ bool sl_code_file_write(const struct sl_code_file *f, const void *data, size_t b
     h.sum = sl_siphash128(sum_key, data, bytes);
     h.crc = header_crc(&h);
     int why = bytes > SL_CODE_MAX_BYTES ? EFBIG : replace(f->path, &h, data);
-    if (why)
+    if (why) {
         sl_warn("%s: compiled kernels are not kept in %s, so the next start compiles them again: "
                 "%s",
                 f->backend, f->path, strerror(why));
-    else
-        sl_debug("%s: %zu bytes of compiled kernels written to %s", f->backend, bytes, f->path);
-    return !why;
+        return false;
+    }
+    sl_debug("%s: %zu bytes of compiled kernels written to %s", f->backend, bytes, f->path);
+    remove_unused(f);
+    return true;
 }

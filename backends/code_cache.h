@@ -5,7 +5,11 @@
  * backend gave. It is written under a temporary name and renamed when it is whole and on disk, so
  * processes may compile the same kernels at once: the last one's file stays. A file that is damaged
  * or has another key is removed, with a line in the log, and its kernels are compiled anew. A file
- * that another user wrote, or may write to, is not read. */
+ * that another user wrote, or may write to, is not read.
+ *
+ * Every build, driver and card has files of its own, so a write also removes from the folder what
+ * no process has read for SL_CODE_UNUSED_DAYS (a read sets the time of a file's last change), and
+ * what one that was killed left unfinished so long ago. Files of other programs stay. */
 #ifndef SL_BACKENDS_CODE_CACHE_H
 #define SL_BACKENDS_CODE_CACHE_H
 
@@ -14,8 +18,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define SL_CODE_PATH_BYTES 1024u
-#define SL_CODE_MAX_BYTES  ((size_t)64 << 20) /* of one file */
+#define SL_CODE_PATH_BYTES  1024u
+#define SL_CODE_MAX_BYTES   ((size_t)64 << 20) /* of one file */
+#define SL_CODE_UNUSED_DAYS 30u
 
 struct sl_code_file {
     const char *backend;   /* "vulkan": the folder's name; messages begin with it */

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define BYTES ((size_t)100003)
@@ -229,6 +230,47 @@ static void unwritable(void **state) {
     setenv("XDG_CACHE_HOME", folder, 1);
 }
 
+/* As if nobody had read or written it for so long. */
+static void set_age(const char *path, unsigned days) {
+    struct timespec times[2] = {{.tv_sec = time(NULL) - (time_t)days * 24 * 3600}};
+    times[1] = times[0];
+    assert_int_equal(utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW), 0);
+}
+
+/* A write removes what no start has read for long, an unfinished file too; nothing else. */
+static void unused(void **state) {
+    (void)state;
+    const unsigned old = SL_CODE_UNUSED_DAYS + 1, recent = SL_CODE_UNUSED_DAYS - 1;
+    struct sl_code_file gone = found("j.bin"), used = found("k.bin"), young = found("l.bin"),
+                        unfinished = found("m.bin.abcdef"), link = found("n.bin"),
+                        other = found("notes.txt"), written = found("o.bin");
+    struct sl_code_file *made[] = {&gone, &used, &young, &unfinished};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        assert_true(sl_code_file_write(made[i], data, BYTES));
+    assert_int_equal(truncate(unfinished.path, 100), 0);
+    assert_int_equal(symlink("j.bin", link.path), 0);
+    int fd = open(other.path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    assert_true(fd >= 0 && write(fd, "SLCODE is not this\n", 19) == 19);
+    close(fd);
+    set_age(gone.path, old);
+    set_age(used.path, old);
+    set_age(young.path, recent);
+    set_age(unfinished.path, old);
+    set_age(link.path, old);
+    set_age(other.path, old);
+    assert_true(reads(&used, data, BYTES)); /* which no write has looked at yet */
+    assert_true(is_there(gone.path));
+    assert_true(sl_code_file_write(&written, data, BYTES));
+    assert_false(is_there(gone.path));
+    assert_false(is_there(unfinished.path));
+    assert_true(reads(&used, data, BYTES));
+    assert_true(reads(&young, data, BYTES));
+    assert_true(reads(&written, data, BYTES));
+    assert_true(is_there(other.path));
+    struct stat about;
+    assert_int_equal(lstat(link.path, &about), 0);
+}
+
 static void *write_often(void *file) {
     for (int i = 0; i < 50; i++)
         if (!sl_code_file_write(file, data, BYTES))
@@ -284,7 +326,8 @@ int main(void) {
         cmocka_unit_test(written_and_read), cmocka_unit_test(of_another_key),
         cmocka_unit_test(damaged),          cmocka_unit_test(no_file),
         cmocka_unit_test(unusable),         cmocka_unit_test(unwritable),
-        cmocka_unit_test(at_once),          cmocka_unit_test(nowhere),
+        cmocka_unit_test(unused),           cmocka_unit_test(at_once),
+        cmocka_unit_test(nowhere),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(command, sizeof command, "rm -rf %s", folder);
