@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -63,5 +64,6 @@ static bool size_stacks(void) {
 }
 
 bool sl_process_start(void) {
+    signal(SIGCHLD, SIG_DFL);
     return fill_descriptors() && size_stacks();
 }
