@@ -77,10 +77,13 @@ static bool find_file(const struct sl_hip_target *t, const struct sl_hip_text *s
     return sl_code_file_find(out, "hip", name);
 }
 
+static bool is_code(const void *code, size_t bytes) {
+    return bytes > sizeof elf && memcmp(code, elf, sizeof elf) == 0;
+}
+
+/* False: no memory. */
 static bool keep_image(struct work *w, uint32_t i, const void *code, size_t bytes) {
-    void *data = bytes > sizeof elf && memcmp(code, elf, sizeof elf) == 0
-                     ? aligned_alloc(IMAGE_ALIGN, (bytes + IMAGE_ALIGN - 1) & ~(IMAGE_ALIGN - 1ul))
-                     : NULL;
+    void *data = aligned_alloc(IMAGE_ALIGN, (bytes + IMAGE_ALIGN - 1) & ~(IMAGE_ALIGN - 1ul));
     if (!data)
         return false;
     memcpy(data, code, bytes);
@@ -93,7 +96,7 @@ static void read_kept(struct work *w) {
         size_t bytes = 0;
         bool is_kept = find_file(w->target, &sl_hip_sources[i], &w->files[i]);
         void *code = is_kept ? sl_code_file_read(&w->files[i], &bytes) : NULL;
-        w->n_missing += !code || !keep_image(w, i, code, bytes);
+        w->n_missing += !code || !is_code(code, bytes) || !keep_image(w, i, code, bytes);
         free(code);
     }
 }
@@ -157,8 +160,9 @@ static enum sl_status begin(struct work *w, struct job *j, uint32_t source, stru
     j->pid = 0;
     close_job(j);
     return sl_fail(err, SL_ERR_UNSUPPORTED,
-                   "%s: the process that compiles kernels for %s does not start: %s", t->device,
-                   t->arch, strerror(result));
+                   "%s: the process that compiles kernels for %s (/proc/self/exe once more) does "
+                   "not start: %s",
+                   t->device, t->arch, strerror(result));
 }
 
 /* The first lines of what it said, as one. */
@@ -174,20 +178,28 @@ static void read_log(const struct job *j, char out[LOG_BYTES]) {
 }
 
 static enum sl_status take(struct work *w, const struct job *j, struct sl_err *err) {
-    struct stat about;
-    void *code = MAP_FAILED;
+    const struct sl_hip_target *t = w->target;
+    const char *name = sl_hip_sources[j->source].name;
+    struct stat about = {.st_size = 0};
+    enum sl_status status = SL_OK;
+    void *code = NULL;
     if (fstat(j->code, &about) == 0 && about.st_size > 0)
         code = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, j->code, 0);
-    bool good = code != MAP_FAILED && keep_image(w, j->source, code, (size_t)about.st_size);
-    if (good && w->keeps)
+    if (code == MAP_FAILED)
+        return sl_fail(err, SL_ERR_NOMEM, "%s: the compiled kernels '%s' cannot be mapped: %s",
+                       t->device, name, strerror(errno));
+    if (!code || !is_code(code, (size_t)about.st_size))
+        status = sl_fail(err, SL_ERR_UNSUPPORTED,
+                         "%s: what hipRTC %d.%d made of the kernels '%s' for %s is not code; "
+                         "install another ROCm, or use vulkan or the CPU",
+                         t->device, t->hiprtc.major, t->hiprtc.minor, name, t->arch);
+    else if (!keep_image(w, j->source, code, (size_t)about.st_size))
+        status = sl_fail(err, SL_ERR_NOMEM, "%s: out of memory", t->device);
+    else if (w->keeps)
         w->keeps = sl_code_file_write(&w->files[j->source], code, (size_t)about.st_size);
-    if (code != MAP_FAILED)
+    if (code)
         munmap(code, (size_t)about.st_size);
-    return good ? SL_OK
-                : sl_fail(err, SL_ERR_UNSUPPORTED,
-                          "%s: hipRTC %d.%d made nothing for %s that is code (%s)",
-                          w->target->device, w->target->hiprtc.major, w->target->hiprtc.minor,
-                          w->target->arch, sl_hip_sources[j->source].name);
+    return status;
 }
 
 /* A process has ended: how. */
@@ -198,6 +210,13 @@ static enum sl_status end(struct work *w, const struct job *j, int how, struct s
     if (WIFEXITED(how) && WEXITSTATUS(how) == 0)
         return take(w, j, err);
     read_log(j, log);
+    if (WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "%s: the process that compiled the kernels '%s' for %s was killed, perhaps "
+                       "because memory ran out: up to %u run at once, one per CPU, and each takes "
+                       "a few hundred MB; what is compiled is kept: start again with more memory "
+                       "or fewer CPUs",
+                       t->device, name, t->arch, MAX_JOBS);
     if (WIFSIGNALED(how))
         return sl_fail(err, SL_ERR_UNSUPPORTED,
                        "%s: hipRTC %d.%d died of signal %d while it compiled '%s' for %s, which it "
@@ -207,7 +226,8 @@ static enum sl_status end(struct work *w, const struct job *j, int how, struct s
     return sl_fail(err, SL_ERR_UNSUPPORTED,
                    "%s: kernels '%s' do not compile for %s with hipRTC %d.%d; use vulkan or the "
                    "CPU: %s",
-                   t->device, name, t->arch, t->hiprtc.major, t->hiprtc.minor, log);
+                   t->device, name, t->arch, t->hiprtc.major, t->hiprtc.minor,
+                   *log ? log : "it does not say why");
 }
 
 /* Looks after one: whether it has ended, or has had its time. */

@@ -92,8 +92,10 @@ static int write_code(const struct functions *f, struct program *p) {
     char *code = result || !bytes ? NULL : malloc(bytes);
     if (code)
         result = f->code(p, code);
-    if (!code || result)
+    if (result)
         return failed("no code", f->error(result));
+    if (!code)
+        return failed("no code", bytes ? strerror(errno) : "its size is 0");
     for (size_t at = 0; at < bytes;) {
         ssize_t put = write(STDOUT_FILENO, code + at, bytes - at);
         if (put < 0 && errno == EINTR)

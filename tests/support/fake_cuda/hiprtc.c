@@ -1,12 +1,14 @@
 /* hipRTC of the driver's other face (hip.c). Its code is what hipModuleLoadData there takes.
  *
  * FAKE_HIPRTC (environment), "WHAT NAME": the source of that name does "error": not compile,
- * "crash": end the process by a signal, "hang": never end, "empty": give what is no code. With
+ * "crash": end the process by a signal, "kill": by SIGKILL, "hang": never end, "empty": give what
+ * is no code, "silent": fail without a word. With
  * FAKE_HIPRTC_LOG=FILE each compilation is a line there, "ARCH NAME", when it begins. */
 #include "tests/support/fake_cuda/internal.h"
 
 #if defined(FAKE_HIP) && !defined(FAKE_HIP_OLD)
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -76,6 +78,10 @@ int hiprtcCompileProgram(struct program *p, int n_options, const char *const *op
     write_down(arch, p->name);
     if (asked("crash", p->name))
         abort();
+    if (asked("kill", p->name))
+        raise(SIGKILL);
+    if (asked("silent", p->name))
+        return COMPILATION;
     while (asked("hang", p->name))
         pause();
     if (asked("error", p->name)) {
@@ -98,6 +104,8 @@ int hiprtcGetProgramLogSize(struct program *p, size_t *out_bytes) {
 
 int hiprtcGetProgramLog(struct program *p, char *out);
 int hiprtcGetProgramLog(struct program *p, char *out) {
+    if (asked("silent", p->name))
+        _exit(1);
     memcpy(out, p->log, strlen(p->log) + 1);
     return 0;
 }

@@ -193,17 +193,31 @@ static void a_damaged_file(void **state) {
     kept("gfx1100-matvec-", path);
 }
 
+/* Nothing is kept from before, however much was compiled until another source failed. */
+static void ask(const char *what) {
+    char command[96];
+    snprintf(command, sizeof command, "rm -rf %s/sluice", folder);
+    assert_int_equal(system(command), 0);
+    setenv("FAKE_HIPRTC", what, 1);
+}
+
 static void one_does_not_compile(void **state) {
     (void)state;
-    setenv("FAKE_HIPRTC", "error matvec", 1);
+    ask("error matvec");
     refused(SL_ERR_UNSUPPORTED,
             "hip:0: kernels 'matvec' do not compile for gfx1100 with hipRTC 9.0; use vulkan or the "
             "CPU: matvec.cu:12:5: error: unknown builtin     it_is_here();     ^");
     assert_null(strstr(err.text, "fourth"));
-    setenv("FAKE_HIPRTC", "crash small", 1);
+    ask("crash small");
     refused(SL_ERR_UNSUPPORTED,
             "hipRTC 9.0 died of signal 6 while it compiled 'small' for gfx1100, "
             "which it may not know: install a newer ROCm");
+    ask("kill small");
+    refused(SL_ERR_UNSUPPORTED,
+            "hip:0: the process that compiled the kernels 'small' for gfx1100 was killed, perhaps "
+            "because memory ran out");
+    ask("silent small");
+    refused(SL_ERR_UNSUPPORTED, "use vulkan or the CPU: it does not say why");
     n_compiled(NULL);
     unsetenv("FAKE_HIPRTC");
     opens();
@@ -213,7 +227,8 @@ static void one_does_not_compile(void **state) {
 static void no_code(void **state) {
     (void)state;
     setenv("FAKE_HIPRTC", "empty elem", 1);
-    refused(SL_ERR_UNSUPPORTED, "hipRTC 9.0 made nothing for gfx1100 that is code (elem)");
+    refused(SL_ERR_UNSUPPORTED,
+            "hip:0: what hipRTC 9.0 made of the kernels 'elem' for gfx1100 is not code");
 }
 
 static void one_never_ends(void **state) {
