@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <signal.h>
 #include <stdio.h>
@@ -86,7 +87,7 @@ static int failed(const char *what, const char *why) {
     return 1;
 }
 
-static int write_code(const struct functions *f, struct program *p) {
+static int write_code(const struct functions *f, struct program *p, int to) {
     size_t bytes = 0;
     int result = f->code_size(p, &bytes);
     char *code = result || !bytes ? NULL : malloc(bytes);
@@ -97,7 +98,7 @@ static int write_code(const struct functions *f, struct program *p) {
     if (!code)
         return failed("no code", bytes ? strerror(errno) : "its size is 0");
     for (size_t at = 0; at < bytes;) {
-        ssize_t put = write(STDOUT_FILENO, code + at, bytes - at);
+        ssize_t put = write(to, code + at, bytes - at);
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0)
@@ -121,6 +122,10 @@ static int compile(const char *arch, const struct sl_hip_text *source, const cha
     char offload[64];
     struct functions f;
     struct program *p = NULL;
+    /* What the compiler prints must not get into the code: stdout is the log from now on. */
+    int to = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (to < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        return failed("stdout", strerror(errno));
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!lib)
         return failed("hipRTC does not open", dlerror());
@@ -138,7 +143,7 @@ static int compile(const char *arch, const struct sl_hip_text *source, const cha
     if (result)
         return failed("hiprtcCreateProgram", f.error(result));
     result = f.compile(p, N_OPTIONS + 1, all);
-    return result ? write_log(&f, p, result) : write_code(&f, p);
+    return result ? write_log(&f, p, result) : write_code(&f, p, to);
 }
 
 static int follow(const char *order) {

@@ -2,7 +2,7 @@
  *
  * FAKE_HIPRTC (environment), "WHAT NAME": the source of that name does "error": not compile,
  * "crash": end the process by a signal, "kill": by SIGKILL, "hang": never end, "empty": give what
- * is no code, "silent": fail without a word. With
+ * is no code, "print": write to stdout meanwhile, "silent": fail without a word. With
  * FAKE_HIPRTC_LOG=FILE each compilation is a line there, "ARCH NAME", when it begins. */
 #include "tests/support/fake_cuda/internal.h"
 
@@ -80,6 +80,8 @@ int hiprtcCompileProgram(struct program *p, int n_options, const char *const *op
         abort();
     if (asked("kill", p->name))
         raise(SIGKILL);
+    if (asked("print", p->name) && write(STDOUT_FILENO, "one moment\n", 11) != 11)
+        abort();
     if (asked("silent", p->name))
         return COMPILATION;
     while (asked("hang", p->name))

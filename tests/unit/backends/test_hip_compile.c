@@ -231,6 +231,16 @@ static void no_code(void **state) {
             "hip:0: what hipRTC 9.0 made of the kernels 'elem' for gfx1100 is not code");
 }
 
+/* What the compiler prints does not become a part of the code. */
+static void one_prints(void **state) {
+    (void)state;
+    setenv("FAKE_HIPRTC", "print elem", 1);
+    opens();
+    assert_int_equal(n_compiled(NULL), N);
+    opens();
+    assert_int_equal(n_compiled(NULL), 0);
+}
+
 static void one_never_ends(void **state) {
     (void)state;
     setenv("FAKE_HIPRTC", "hang elem", 1);
@@ -342,10 +352,12 @@ int main(int argc, char **argv) {
     snprintf(old_path, sizeof old_path, "%s/../../support/fake_hip_old.so", path);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
-        TEST(compiled_once),        TEST(for_what),        TEST(a_damaged_file),
-        TEST(one_does_not_compile), TEST(no_code),         TEST(one_never_ends),
-        TEST(no_compiler),          TEST(nowhere_to_keep), TEST(not_kept),
-        TEST(several_processes),    TEST(told_to_stop),
+        TEST(compiled_once),     TEST(for_what),
+        TEST(a_damaged_file),    TEST(one_does_not_compile),
+        TEST(no_code),           TEST(one_prints),
+        TEST(one_never_ends),    TEST(no_compiler),
+        TEST(nowhere_to_keep),   TEST(not_kept),
+        TEST(several_processes), TEST(told_to_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
