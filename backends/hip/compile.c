@@ -46,6 +46,10 @@ struct work {
 
 /* ---- what is kept ---- */
 
+/* Variables whose options hipRTC adds to ours. Source: HIP's list of environment variables. */
+static const char *const variables[] = {"HIPRTC_COMPILE_OPTIONS_APPEND",
+                                        "HIPRTC_LINK_OPTIONS_APPEND"};
+
 static void add_text(struct sl_siphash *h, const char *text) {
     sl_siphash_add(h, text, strlen(text) + 1);
 }
@@ -59,6 +63,10 @@ static struct sl_hash128 key_of(const struct sl_hip_target *t, const struct sl_h
     add_text(&h, t->arch);
     for (uint32_t i = 0; sl_hiprtc_option(i); i++)
         add_text(&h, sl_hiprtc_option(i));
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *more = getenv(variables[i]);
+        add_text(&h, more ? more : "");
+    }
     add_text(&h, source->name);
     add_text(&h, source->text);
     for (uint64_t i = 0; i < sl_hip_n_headers; i++) {

@@ -68,6 +68,8 @@ static int end(void **state) {
     char command[96];
     unsetenv("FAKE_HIPRTC");
     unsetenv("FAKE_HIP_VERSION");
+    unsetenv("HIPRTC_COMPILE_OPTIONS_APPEND");
+    unsetenv("HIPRTC_LINK_OPTIONS_APPEND");
     unsetenv("SLUICE_TEST_COMPILE_SECONDS");
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command);
@@ -167,6 +169,16 @@ static void for_what(void **state) {
     assert_int_equal(n_compiled(NULL), N);
     setenv("FAKE_HIP_ARCH", "gfx1100", 1);
     unsetenv("FAKE_HIP_VERSION");
+    opens();
+    assert_int_equal(n_compiled(NULL), 0);
+    setenv("HIPRTC_COMPILE_OPTIONS_APPEND", "-O0", 1); /* hipRTC adds it to ours */
+    opens();
+    assert_int_equal(n_compiled(NULL), N);
+    unsetenv("HIPRTC_COMPILE_OPTIONS_APPEND");
+    setenv("HIPRTC_LINK_OPTIONS_APPEND", "-O0", 1);
+    opens();
+    assert_int_equal(n_compiled(NULL), N);
+    unsetenv("HIPRTC_LINK_OPTIONS_APPEND");
     opens();
     setenv("FAKE_HIP_ARCH", "gfx90a", 1); /* the build's own */
     opens();
