@@ -20,7 +20,7 @@
 
 /* Each takes a few hundred MB of memory. */
 #define MAX_JOBS 8u
-/* What the runtime may want of an image's address. */
+/* The runtime may need an image's address to be aligned. */
 #define IMAGE_ALIGN 4096u
 #define LOG_LINES   3u
 #define LOG_BYTES   320u
@@ -30,7 +30,7 @@ static const char elf[4] = {0x7f, 'E', 'L', 'F'};
 struct job {
     pid_t pid; /* 0: none */
     uint32_t source;
-    int code, log; /* files in memory: its stdout and stderr */
+    int code, log; /* memfds: its stdout and stderr */
     uint64_t end_ns;
 };
 
@@ -54,7 +54,7 @@ static void add_text(struct sl_siphash *h, const char *text) {
     sl_siphash_add(h, text, strlen(text) + 1);
 }
 
-/* Of all that an image depends on. */
+/* A hash of all that an image depends on. */
 static struct sl_hash128 key_of(const struct sl_hip_target *t, const struct sl_hip_text *source) {
     struct sl_siphash h;
     const int versions[] = {t->runtime_version, t->hiprtc.major, t->hiprtc.minor};
@@ -131,7 +131,8 @@ static int spawn(const char *order, int code, int log, pid_t *out_pid) {
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", 0, 0);
     posix_spawn_file_actions_adddup2(&files, code, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&files, log, STDERR_FILENO);
-    /* A group of its own: what a terminal sends is for this process, which ends the others. */
+    /* A group of its own, so that Ctrl-C in a terminal reaches this process alone, which then ends
+     * the others. */
     posix_spawnattr_setflags(&about, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
                                          POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigmask(&about, &none);
@@ -173,7 +174,7 @@ static enum sl_status begin(struct work *w, struct job *j, uint32_t source, stru
                    t->device, t->arch, strerror(result));
 }
 
-/* The first lines of what it said, as one. */
+/* The first lines of its stderr, as one line. */
 static void read_log(const struct job *j, char out[LOG_BYTES]) {
     ssize_t n = pread(j->log, out, LOG_BYTES - 1, 0);
     uint32_t lines = 0;
@@ -210,7 +211,7 @@ static enum sl_status take(struct work *w, const struct job *j, struct sl_err *e
     return status;
 }
 
-/* A process has ended: how. */
+/* Takes the code of a process that has ended well, or says why there is none. */
 static enum sl_status end(struct work *w, const struct job *j, int how, struct sl_err *err) {
     const struct sl_hip_target *t = w->target;
     const char *name = sl_hip_sources[j->source].name;
@@ -238,7 +239,7 @@ static enum sl_status end(struct work *w, const struct job *j, int how, struct s
                    *log ? log : "it does not say why");
 }
 
-/* Looks after one: whether it has ended, or has had its time. */
+/* Checks whether a process has ended, or has used up its time. */
 static enum sl_status look_at(struct work *w, struct job *j, struct sl_err *err) {
     int how = 0;
     pid_t ended = waitpid(j->pid, &how, WNOHANG);
@@ -283,7 +284,7 @@ static enum sl_status work(struct work *w, struct sl_err *err) {
     }
 }
 
-/* After a failure: whoever still compiles does so for nobody. */
+/* Kills what still runs after a failure. */
 static void stop(struct work *w) {
     for (uint32_t i = 0; i < MAX_JOBS; i++) {
         if (!w->job[i].pid)

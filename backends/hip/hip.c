@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of an architecture's name, which becomes a part of a command and of files' names. */
+/* All that the name of an architecture may consist of: it becomes part of the compiler's options
+ * and of file names. */
 #define ARCH_CHARS "abcdefghijklmnopqrstuvwxyz0123456789-"
 
 static const struct sl_backend_ops hip_ops = {

@@ -37,7 +37,7 @@ struct functions {
     X(code, "hiprtcGetCode")                                                                       \
     X(error, "hiprtcGetErrorString")
 
-/* As mk/hip.mk gives hipcc; warnings are for who builds. */
+/* Those that mk/hip.mk gives hipcc, without warnings, which only a developer can act on. */
 static const char *const options[] = {"-std=c++17", "-O3", "-ffp-contract=off", "-w"};
 #define N_OPTIONS (sizeof options / sizeof *options)
 
@@ -45,7 +45,7 @@ const char *sl_hiprtc_option(uint32_t i) {
     return i < N_OPTIONS ? options[i] : NULL;
 }
 
-/* The first function that a library lacks; NULL: it has all. */
+/* The first function that a library lacks; NULL: none. */
 static const char *find_functions(void *lib, struct functions *out) {
 #define FIND(field, symbol)                                                                        \
     do {                                                                                           \
@@ -161,8 +161,8 @@ __attribute__((constructor)) static void compile_and_end(void) {
     const char *order = getenv(SL_HIPRTC_ORDER);
     if (!order)
         return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody else wants it */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody else wants the code */
     int code = follow(order);
     fflush(stderr);
-    _exit(code); /* without what the compiler would do at an exit */
+    _exit(code); /* the compiler's exit handlers do not run */
 }

@@ -1,10 +1,10 @@
-/* hipRTC, the compiler that ROCm's runtime brings along: for cards that the build has no code for.
+/* hipRTC, the compiler that comes with ROCm's runtime: for cards that the build has no code for.
  *
- * It cannot be interrupted, and what it is made of was written to end with its process. So it runs
- * in a process of its own, which can be killed: this very program, started once more with
- * SL_HIPRTC_ORDER in its environment. A child by fork alone would hold whatever locks the runtime's
- * other threads had just then. Before main() such a process compiles one source, and ends. Any
- * program that has this backend can be started so.
+ * It cannot be interrupted, and LLVM below it aborts the process on some errors. So it runs in a
+ * process of its own, which can be killed: this program, started again with SL_HIPRTC_ORDER in its
+ * environment. (After fork alone, locks that other threads of the runtime held would stay locked.)
+ * Before main() that process compiles one source, and exits. Every program that links this backend
+ * can be started in this way.
  *
  * Source: the HIP RTC API reference. Until ROCm 6 its functions are in libamdhip64 as well, from 7
  * on in libhiprtc alone. */
@@ -16,7 +16,8 @@
 #include <stdint.h>
 
 /* "ARCH NAME LIBRARY": compile the embedded source of that name (sources.h) for that architecture.
- * The code object is written to stdout, what is wrong to stderr, with exit code 1. */
+ * The code object goes to stdout; whatever the compiler prints, and errors, to stderr. Exit code 1:
+ * there is no code. */
 #define SL_HIPRTC_ORDER "SLUICE_HIPRTC_ORDER"
 
 #define SL_HIPRTC_PATH_BYTES 512u
@@ -24,16 +25,16 @@
 /* Where hipRTC is, and how it is called. */
 struct sl_hiprtc {
     char path[SL_HIPRTC_PATH_BYTES]; /* of the library */
-    int major, minor;                /* its version, as it says */
+    int major, minor;                /* the version that it reports; 0: it reports none */
 };
 
-/* Looks in the runtime (a dlopen handle), then in libhiprtc of the releases that are known.
- * SL_ERR_UNSUPPORTED: none has all that is needed; the text is what is missing, to be put in a
- * sentence. */
+/* Looks in the runtime (a dlopen handle), then in libhiprtc of the known releases.
+ * SL_ERR_UNSUPPORTED: none has all that is needed; the text says what is missing, as a part of the
+ * caller's sentence. */
 enum sl_status sl_hiprtc_find(void *runtime, struct sl_hiprtc *out,
                               struct sl_err *err) SL_MUST_CHECK;
 
-/* The i-th option that sources are compiled with, but for the architecture; NULL: no more. */
+/* The i-th option that sources are compiled with, without the architecture's; NULL: no more. */
 const char *sl_hiprtc_option(uint32_t i);
 
 #endif

@@ -31,7 +31,7 @@ void *sl_vk_cache_read(const struct sl_code_file *f, const struct sl_vk_cache_ke
         memcpy(&d, data, sizeof d);
     if (d.header_bytes < sizeof d || d.version != 1 || d.vendor != key->vendor ||
         d.device != key->device || memcmp(d.uuid, key->uuid, sizeof d.uuid) != 0) {
-        sl_code_file_drop(f, "what the driver wrote is of another");
+        sl_code_file_drop(f, "the driver's own header names another device or driver");
         free(data);
         return NULL;
     }

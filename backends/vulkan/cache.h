@@ -1,5 +1,5 @@
-/* What the driver has compiled, on disk (backends/code_cache.h): one file a device. Its data are
- * the driver's, whose own header is checked as well. */
+/* What the driver has compiled, on disk (backends/code_cache.h): one file for each device, driver
+ * and build. The data begin with a header of the driver's, which is checked as well. */
 #ifndef SL_BACKENDS_VULKAN_CACHE_H
 #define SL_BACKENDS_VULKAN_CACHE_H
 
@@ -14,7 +14,7 @@ struct sl_vk_cache_key {
     uint32_t kernels_crc; /* of all SPIR-V */
 };
 
-/* Where they are kept; without a folder for it, out->path is empty and nothing is. */
+/* Where they are kept; without a folder for them out->path is empty, and nothing is kept. */
 void sl_vk_cache_find(const struct sl_vk_cache_key *key, struct sl_code_file *out);
 /* The driver's data, for the caller to free; NULL: there is no sound file. */
 void *sl_vk_cache_read(const struct sl_code_file *f, const struct sl_vk_cache_key *key,
