@@ -418,14 +418,18 @@ struct sl_op_delta_rule {
 
 /* The delta rule with a decay of each element of the key (Kimi Delta Attention), over the rows of
  * each sequence, head by head, with a matrix S [head_dim_k, head_dim_v] as its state. Of a row, in
- * a head h of n_heads: g[i] = exp(a[h] * softplus(alpha[i] + dt[h,i])), or with a bound below 0
- * g[i] = exp(bound * sigmoid(a[h] * (alpha[i] + dt[h,i]))), which is not below exp(bound); b =
- * sigmoid(beta) d[j] = b * (v[j] - sum_i g[i] S[i,j] k[i]) S[i,j] = g[i] * S[i,j] + k[i] d[j] y[j]
- * = scale * sum_i S[i,j] q[i] Order of operations: as of sl_op_delta_rule, but that g[i] S[i,j] is
- * rounded before it is multiplied by k[i]. q, k, alpha [n_tok, n_heads, head_dim_k], v, y [n_tok,
- * n_heads, head_dim_v], beta [n_tok, n_heads], all contiguous; a [n_heads], dt [n_heads,
- * head_dim_k] f32; head_dim_k at most SL_CHANNEL_DELTA_MAX. state: S of all heads, [n_heads,
- * head_dim_k, head_dim_v] f32. Source: Kimi Team 2025, "Kimi Linear", section 3. */
+ * a head h of n_heads:
+ *   g[i] = exp(a[h] * softplus(alpha[i] + dt[h,i])), or with a bound below 0
+ *          exp(bound * sigmoid(a[h] * (alpha[i] + dt[h,i]))), which is not below exp(bound)
+ *   d[j] = sigmoid(beta) * (v[j] - sum_i g[i] S[i,j] k[i])
+ *   S[i,j] = g[i] * S[i,j] + k[i] d[j]
+ *   y[j] = scale * sum_i S[i,j] q[i]
+ * Order of operations: as of sl_op_delta_rule, but that g[i] S[i,j] is rounded before it is
+ * multiplied by k[i].
+ * q, k, alpha [n_tok, n_heads, head_dim_k], v, y [n_tok, n_heads, head_dim_v], beta [n_tok,
+ * n_heads], all contiguous; a [n_heads], dt [n_heads, head_dim_k] f32; head_dim_k at most
+ * SL_CHANNEL_DELTA_MAX. state: S of all heads, [n_heads, head_dim_k, head_dim_v] f32.
+ * Source: Kimi Team 2025, "Kimi Linear", section 3. */
 #define SL_CHANNEL_DELTA_MAX 1024u
 struct sl_op_channel_delta {
     const float *q, *k, *v, *alpha, *beta, *a, *dt;
@@ -437,17 +441,19 @@ struct sl_op_channel_delta {
 };
 
 /* A state space's recurrence with one decay a head (Mamba-2) over the rows of each sequence, head
- * by head, with a matrix S [n_state, head_dim] as its state. Of a row, in a head h of n_heads: d =
- * softplus(dt + dt_bias[h]), g = exp(a[h] * d) S[i,j] = g * S[i,j] + b[i] * (d * x[j]) y[j] =
- * skip[h] * x[j] + sum_i S[i,j] c[i] Order of operations: rows one by one, so that the result does
- * not depend on how a sequence is divided into steps. S[i,j] = fma(b[i], d * x[j], g * S[i,j]),
- * both products rounded; the sum over i ascends, one fused multiply-add each, from 0; y[j] =
- * fma(skip[h], x[j], sum). Columns j do not depend on one another. softplus as in sl_op_delta_rule.
+ * by head, with a matrix S [n_state, head_dim] as its state. Of a row, in a head h of n_heads:
+ *   d = softplus(dt + dt_bias[h]), g = exp(a[h] * d)
+ *   S[i,j] = g * S[i,j] + b[i] * (d * x[j])
+ *   y[j] = skip[h] * x[j] + sum_i S[i,j] c[i]
+ * Order of operations: rows one by one, so that the result does not depend on how a sequence is
+ * divided into steps. S[i,j] = fma(b[i], d * x[j], g * S[i,j]), both products rounded; the sum over
+ * i ascends, one fused multiply-add each, from 0; y[j] = fma(skip[h], x[j], sum). Columns j do not
+ * depend on one another. softplus as in sl_op_delta_rule.
  * x [n_tok, n_heads, head_dim], b, c [n_tok, n_groups, n_state]: token t at t*stride elements of
  * each; n_groups divides n_heads, and head h reads group h / (n_heads / n_groups). dt [n_tok,
  * n_heads], a, dt_bias, skip [n_heads] f32. y [n_tok, n_heads, head_dim] contiguous; state: S of
- * all heads, [n_heads, n_state, head_dim] f32. Source: Dao and Gu 2024, "Transformers are SSMs",
- * section 7. */
+ * all heads, [n_heads, n_state, head_dim] f32.
+ * Source: Dao and Gu 2024, "Transformers are SSMs", section 7. */
 struct sl_op_state_scan {
     const float *x, *b, *c, *dt, *a, *dt_bias, *skip;
     float *y;

@@ -1,5 +1,5 @@
-/* A column of a head's state a work-item, as delta_rule.cl; the decays of a row's key are computed
- * by the group together. Its barriers are the same for all: columns beyond the last are not kept. */
+/* A work-item for each column of a head's state, as in delta_rule.cl. The group computes the decays
+ * of a row's key together, so that work-items without a column take part in its barriers. */
 #include "common.clh"
 #include "ln.clh"
 #include "state.clh"

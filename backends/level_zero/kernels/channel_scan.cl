@@ -1,4 +1,4 @@
-/* A channel a work-item, through the rows of one sequence, as delta_rule.cl. */
+/* A work-item for each channel, through the rows of one sequence, as in delta_rule.cl. */
 #include "common.clh"
 #include "ln.clh"
 #include "state.clh"

@@ -1,6 +1,6 @@
-/* A column of a head's state a work-item, through the rows of one sequence: the group of its first
- * row in the call has them all, the others' end at once. Each row replaces the column in its page:
- * keys of any width need no more registers. */
+/* A work-item for each column of a head's state. The groups of a sequence's first row in the call go
+ * through all of its rows; those of the others end at once. Each row writes the column to its page,
+ * so that wider keys need no more registers. */
 #include "common.clh"
 #include "ln.clh"
 #include "state.clh"

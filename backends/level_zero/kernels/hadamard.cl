@@ -1,4 +1,4 @@
-/* A row a group, in place: of each step every pair is one work-item's. */
+/* A group for each row, in place. In each step a pair of elements belongs to one work-item. */
 #include "common.clh"
 
 GROUP(64) kernel void hadamard(const struct sl_lz_hadamard a) {

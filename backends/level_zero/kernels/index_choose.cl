@@ -1,6 +1,6 @@
-/* The choice: a row a group. The least key that is in is found by its digits, from the highest on,
- * among the keys that agree with it so far; then each work-item writes those of a run of positions,
- * behind those of the work-items before it. */
+/* The choice, a group for each row. The lowest key that is chosen is found digit by digit, from the
+ * highest, by counting among the keys that have the digits found so far. Then each work-item writes
+ * what is chosen of a run of positions, after what the work-items before it write. */
 #include "common.clh"
 #define THREADS    64u
 #define DIGIT_BITS 8u
@@ -27,7 +27,7 @@ GROUP(64) kernel void index_choose(const struct sl_lz_index a) {
             chosen[j] = j;
         return;
     }
-    uint least = 0u, known = 0u, above = 0u; /* known: the digits that are found */
+    uint least = 0u, known = 0u, above = 0u; /* known: a mask of the digits found so far */
     for (uint pass = 0; pass < 32u / DIGIT_BITS; pass++) {
         uint shift = 32u - (pass + 1u) * DIGIT_BITS, digit = DIGITS - 1u;
         for (uint i = l; i < DIGITS; i += THREADS)

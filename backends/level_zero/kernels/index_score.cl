@@ -1,6 +1,6 @@
-/* The indexer's scores of a row's positions: a page a group, of which each work-item has a position.
- * They have the bits of the definition, so that the choice is the same too. Rows that attend to all
- * of their positions have no scores. */
+/* The indexer's scores of a row's positions: a group for each page, a work-item for each position.
+ * Scores have the definition's bits, so that the choice is the same too. Rows that attend to all of
+ * their positions need no scores. */
 #include "common.clh"
 #include "kv.clh"
 

@@ -1,4 +1,4 @@
-/* A column of a head's state a work-item, as delta_rule.cl. */
+/* A work-item for each column of a head's state, as in delta_rule.cl. */
 #include "common.clh"
 #include "ln.clh"
 #include "state.clh"
