@@ -31,7 +31,8 @@ enum sl_status sl_lz_op_index_choose(struct sl_device *d, const struct sl_op_ind
     uint64_t fit = z->scratch_bytes / row_bytes; /* a row does: max_pages is within the limits */
     for (; k.row0 < a->n_tok; k.row0 += k.n_rows) {
         k.n_rows = a->n_tok - k.row0 < fit ? a->n_tok - k.row0 : (uint32_t)fit;
-        SL_TRY(SL_LZ_LAUNCH(z, index_score, 0, (uint64_t)k.n_rows * a->max_pages, k));
+        if ((uint64_t)a->max_pages * SL_KV_PAGE_TOKENS > a->n_top) /* else rows attend to all */
+            SL_TRY(SL_LZ_LAUNCH(z, index_score, 0, (uint64_t)k.n_rows * a->max_pages, k));
         SL_TRY(SL_LZ_LAUNCH(z, index_choose, 0, k.n_rows, k));
     }
     return SL_OK;

@@ -328,9 +328,9 @@ static void choices(void) {
         enum sl_dtype dtype;
         uint32_t n_heads, dim, n_top;
     } shapes[] = {
-        {SL_DTYPE_F16, 1, 17, 1},    {SL_DTYPE_F16, 4, 64, 64},   {SL_DTYPE_F16, 9, 40, 63},
-        {SL_DTYPE_F16, 64, 128, 96}, {SL_DTYPE_Q8_0, 5, 96, 100}, {SL_DTYPE_F16, 3, 128, 600},
-        {SL_DTYPE_F16, 41, 200, 90},
+        {SL_DTYPE_F16, 1, 17, 1},    {SL_DTYPE_F16, 4, 64, 64},      {SL_DTYPE_F16, 9, 40, 63},
+        {SL_DTYPE_F16, 64, 128, 96}, {SL_DTYPE_Q8_0, 5, 96, 100},    {SL_DTYPE_F16, 3, 128, 600},
+        {SL_DTYPE_F16, 41, 200, 90}, {SL_DTYPE_F16, 2, 24, MAX_LEN},
     };
     struct row mixed[128];
     uint32_t n_mixed = make_rows(mixed);
