@@ -170,7 +170,9 @@ template <sl_columns_kind KIND, int DIM> struct sl_column {
         y = NULL;
     }
 
-    /* Alpha becomes the decay: each element once for all columns of the block. */
+    /* Alpha becomes the decay: each element once for all columns of the block. The feeding warp
+     * does not wait for it; racecheck loses track of __syncthreads() there (perf-cuda-history.md).
+     */
     __device__ __forceinline__ void decays(const struct sl_karg_delta &a, stage &from) {
         uint32_t n = from.n * a.head_dim_k;
         for (uint32_t i = threadIdx.x; i < n; i += SL_COLUMNS_CONSUMERS) {
