@@ -7,7 +7,7 @@ pass through both at once, so prefill may be up to twice as fast.
 
 usage: cluster_loopback.py SLUICE [--turns N] [--model FILE] [--json]
 
-Without --model it makes one of 1.2 GiB whose rows are 8 KiB. Needs two CPUs."""
+Without --model it makes one of 0.7 GiB whose rows are 8 KiB. Needs two CPUs."""
 import argparse
 import json
 import os
