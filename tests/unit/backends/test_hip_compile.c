@@ -130,15 +130,20 @@ static void kept(const char *begins, char out[PATH_MAX]) {
     assert_int_equal(n, 1);
 }
 
-static void compiled_once(void **state) {
-    (void)state;
-    char text[4096], path[PATH_MAX];
+/* Opens the device; text [size]: what was logged. */
+static enum sl_status open_hip_logged(char *text, size_t size) {
     struct capture c = capture_begin(stderr);
     enum sl_status status = open_hip(driver_path);
     FILE *said = capture_end(&c);
-    text[fread(text, 1, sizeof text - 1, said)] = 0;
+    text[fread(text, 1, size - 1, said)] = 0;
     fclose(said);
-    assert_int_equal(status, SL_OK);
+    return status;
+}
+
+static void compiled_once(void **state) {
+    (void)state;
+    char text[4096], path[PATH_MAX];
+    assert_int_equal(open_hip_logged(text, sizeof text), SL_OK);
     for (uint32_t i = 0; i < N; i++) {
         char line[96];
         snprintf(line, sizeof line, "hip:0: compiling GPU kernels for gfx1100: %u of 3, %s", i + 1,
@@ -304,12 +309,7 @@ static void not_kept(void **state) {
     char text[8192], path[PATH_MAX];
     snprintf(path, sizeof path, "%s/sluice", folder);
     assert_int_equal(symlink("nowhere/at/all", path), 0);
-    struct capture c = capture_begin(stderr);
-    enum sl_status status = open_hip(driver_path);
-    FILE *said = capture_end(&c);
-    text[fread(text, 1, sizeof text - 1, said)] = 0;
-    fclose(said);
-    assert_int_equal(status, SL_OK);
+    assert_int_equal(open_hip_logged(text, sizeof text), SL_OK);
     assert_int_equal(n_compiled(NULL), N);
     const char *found = strstr(text, "hip: compiled kernels are not kept in ");
     assert_non_null(found);
