@@ -94,6 +94,21 @@ enum sl_status sl_gpu_router(struct sl_device *d, const struct sl_op_router *a) 
     return sl_gpu_scale_chosen((struct sl_gpu *)d, a);
 }
 
+enum sl_status sl_gpu_softplus_router(struct sl_device *d, const struct sl_op_softplus_router *a) {
+    struct sl_karg_softplus_router k = {.logits = a->logits,
+                                        .bias = a->bias,
+                                        .table = a->table,
+                                        .tokens = a->tokens,
+                                        .rows = a->rows,
+                                        .ids = a->ids,
+                                        .weights = a->weights,
+                                        .n_expert = a->n_expert,
+                                        .k = a->k,
+                                        .normalize = a->normalize,
+                                        .scale = a->scale};
+    return launch(d, SL_KERNEL_router_softplus, a->n_tok, 1, 128, &k, sizeof k);
+}
+
 /* A row's blocks read all weights; above this many rows products that share them are faster. */
 #define ROUTE_MAX_TOK 64u
 

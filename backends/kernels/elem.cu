@@ -127,3 +127,11 @@ extern "C" __global__ void __launch_bounds__(256)
     if (i < a.n)
         a.y[i] = sl_dev_limited_glu(a.gate[i], a.up[i], a.limit);
 }
+
+extern "C" __global__ void __launch_bounds__(256)
+    sl_k_elem_cut_glu(SL_KERNEL_ARGS(sl_karg_limited_glu, a)) {
+    sl_grid_begin();
+    uint64_t i = (uint64_t)blockIdx.x * 256 + threadIdx.x;
+    if (i < a.n)
+        a.y[i] = sl_dev_cut_glu(a.gate[i], a.up[i], a.limit);
+}

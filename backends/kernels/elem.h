@@ -79,7 +79,8 @@ struct sl_karg_gelu_rows {
     uint32_t n, stride_up;
 };
 
-/* As struct sl_op_limited_glu. grid (ceil(n / 256)), 256 threads. */
+/* As struct sl_op_limited_glu; elem_cut_glu: as struct sl_op_cut_glu. grid (ceil(n / 256)), 256
+ * threads. */
 struct sl_karg_limited_glu {
     const float *gate, *up;
     float *y;

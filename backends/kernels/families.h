@@ -12,6 +12,7 @@
 #include "backends/kernels/index.h"
 #include "backends/kernels/kernels.h"
 #include "backends/kernels/recurrent.h"
+#include "backends/kernels/streams.h"
 #include "common/dtype.h"
 
 /* X(family, kernel, variant, argument struct) for each kernel of a family. */
@@ -131,6 +132,7 @@
     F(X, router, ONE, struct sl_karg_router, OP(router), 0, false)                                 \
     F(X, router_groups, ONE, struct sl_karg_router_groups, 0, 0, false)                            \
     F(X, router_share, ONE, struct sl_karg_router_share, 0, 0, false)                              \
+    F(X, router_softplus, ONE, struct sl_karg_softplus_router, OP(softplus_router), 0, false)      \
     F(X, moe_combine, ONE, struct sl_karg_moe_combine, OP(moe_combine), 0, false)                  \
     F(X, silu_mul, ONE, struct sl_karg_silu_mul, OP(silu_mul), 0, false)                           \
     F(X, add_gated, ONE, struct sl_karg_add_gated, OP(add_gated), 0, false)                        \
@@ -155,9 +157,14 @@
     F(X, elem_clamp, ONE, struct sl_karg_clamp, OP(clamp), 0, false)                               \
     F(X, elem_relu_squared, ONE, struct sl_karg_relu_squared, OP(relu_squared), 0, false)          \
     F(X, elem_limited_glu, ONE, struct sl_karg_limited_glu, OP(limited_glu), 0, false)             \
+    F(X, elem_cut_glu, ONE, struct sl_karg_limited_glu, OP(cut_glu), 0, false)                     \
     F(X, elem_bias, ONE, struct sl_karg_bias, OP(bias), 0, false)                                  \
     F(X, elem_gelu_rows, ONE, struct sl_karg_gelu_rows, OP(gelu_rows), 0, false)                   \
     F(X, elem_combine, ONE, struct sl_karg_moe_combine, OP(moe_combine), 0, false)                 \
+    F(X, streams_spread, ONE, struct sl_karg_stream_spread, OP(stream_spread), 0, false)           \
+    F(X, streams_weights, ONE, struct sl_karg_stream_weights, OP(stream_weights), 0, false)        \
+    F(X, streams_read, ONE, struct sl_karg_stream_read, OP(stream_read), 0, false)                 \
+    F(X, streams_write, ONE, struct sl_karg_stream_write, OP(stream_write), 0, false)              \
     F(X, fused_route, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                      \
     F(X, fused_route_wide, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                 \
     F(X, fused_route_groups, ONE, struct sl_karg_route_groups, 0, 0, false)                        \

@@ -373,6 +373,17 @@ struct sl_karg_router_share {
     uint32_t share;
 };
 
+/* As struct sl_op_softplus_router. grid (n_tok), 128 threads. */
+struct sl_karg_softplus_router {
+    const float *logits, *bias;
+    const int32_t *table;
+    const uint32_t *tokens, *rows;
+    uint32_t *ids;
+    float *weights;
+    uint32_t n_expert, k, normalize;
+    float scale;
+};
+
 /* Norm, router logits (F32 weights [n_expert, n_in]) and choice of decode rows in one: what
  * rms_norm, matvec_F32 and router do one after the other. A block takes SL_ROUTE_EXPERTS experts;
  * the last one of a row (done [n_tok], zeros, left zero) chooses. grid (ceil(n_expert /

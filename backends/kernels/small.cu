@@ -190,6 +190,48 @@ extern "C" __global__ void __launch_bounds__(128)
     sl_route_shared<128>(a, blockIdx.x);
 }
 
+/* The bound of ggml for what divides weights: the smallest normal binary16. */
+#define LEAST_SUM 0x1p-14f
+
+extern "C" __global__ void __launch_bounds__(128)
+    sl_k_router_softplus(SL_KERNEL_ARGS(sl_karg_softplus_router, a)) {
+    __shared__ float score[SL_MAX_EXPERTS], key[SL_MAX_EXPERTS], weight[SL_MAX_EXPERTS_USED];
+    __shared__ int chosen[SL_MAX_EXPERTS_USED];
+    sl_grid_begin();
+    size_t t = blockIdx.x;
+    uint32_t n = a.n_expert, lane = threadIdx.x;
+    for (uint32_t i = threadIdx.x; i < n; i += 128) {
+        float x = a.logits[t * n + i], s = sl_is_nan(x) ? x : sqrtf(sl_dev_softplus(x));
+        float v = a.bias ? s + a.bias[i] : s;
+        score[i] = s;
+        key[i] = sl_is_nan(v) ? -INFINITY : v;
+    }
+    __syncthreads();
+    if (a.table) {
+        size_t of = (size_t)a.tokens[a.rows ? a.rows[t] : t] * a.k;
+        for (uint32_t r = threadIdx.x; r < a.k; r += 128)
+            chosen[r] = a.table[of + r];
+        __syncthreads();
+    } else if (n <= SL_TOP_FEW) {
+        sl_top_ranks<128>(key, n, a.k, chosen);
+    } else {
+        sl_top_rounds<128>(key, n, a.k, chosen);
+    }
+    if (lane >= SL_WARP)
+        return;
+    for (uint32_t r = lane; r < a.k; r += SL_WARP)
+        weight[r] = score[chosen[r]];
+    __syncwarp();
+    float sum = 0;
+    for (uint32_t r = 0; r < a.k; r++)
+        sum += weight[r];
+    sum = sum > LEAST_SUM ? sum : LEAST_SUM;
+    for (uint32_t r = lane; r < a.k; r += SL_WARP) {
+        a.ids[t * a.k + r] = (uint32_t)chosen[r];
+        a.weights[t * a.k + r] = (a.normalize ? weight[r] / sum : weight[r]) * a.scale;
+    }
+}
+
 extern "C" __global__ void sl_k_moe_combine(SL_KERNEL_ARGS(sl_karg_moe_combine, a)) {
     sl_grid_begin();
     size_t t = blockIdx.x, i = (size_t)blockIdx.y * blockDim.x + threadIdx.x;
