@@ -31,15 +31,17 @@ SL_INLINE float float_one(enum sl_dtype t, const uint8_t *row, uint32_t i) {
     return t == SL_DTYPE_F16 ? _cvtsh_ss(h) : sl_bf16_to_f32(h);
 }
 
-/* out[t * SL_MM_PANEL + r] for 4 rows and nt inputs. */
+/* out[t * SL_MM_PANEL + r] for 4 rows and nt inputs. next: what to prefetch, or NULL. */
 SL_INLINE void float_4xn(enum sl_dtype ty, const int nt, const uint8_t *const *row,
-                         const float *const *x, uint32_t n, float *out) {
+                         const float *const *x, uint32_t n, const uint8_t *next, float *out) {
     vf acc[SL_MM_FLOAT_TOK][4];
     for (int t = 0; t < nt; t++)
         for (int r = 0; r < 4; r++)
             acc[t][r] = vf_zero();
     for (uint32_t i = 0; i + 16 <= n; i += 16) {
         vf w[4];
+        if (next)
+            next = prefetch_on(next, 4 * 16 * (ty == SL_DTYPE_F32 ? 4 : 2));
         for (int r = 0; r < 4; r++)
             w[r] = float_load(ty, row[r], i);
         for (int t = 0; t < nt; t++) {
@@ -68,10 +70,11 @@ SL_INLINE void vec_float(enum sl_dtype t, const struct sl_mm_rows *w, const void
     const uint8_t *row[16];
     for (uint32_t o = 0; o < w->n_rows; o += 16) {
         float y[16];
+        const uint8_t *next = sl_mm_next_rows(w, o, 16);
         row_pointers(w, o, row);
         SL_NO_UNROLL
         for (uint32_t r = 0; r < 16; r += 4)
-            float_4xn(t, 1, row + r, x, w->n_in, y + r);
+            float_4xn(t, 1, row + r, x, w->n_in, next + r * w->row_bytes, y + r);
         uint32_t n = w->n_rows - o < 16 ? w->n_rows - o : 16;
         memcpy(out + o, y, n * sizeof *y);
     }
@@ -89,23 +92,23 @@ SL_INLINE void many_float(enum sl_dtype ty, const struct sl_mm_rows *w, const vo
         switch (n_tok - t) {
 #if SL_MM_FLOAT_TOK > 1
         case 1:
-            float_4xn(ty, 1, row + r, x + t, w->n_in, o);
+            float_4xn(ty, 1, row + r, x + t, w->n_in, NULL, o);
             break;
         case 2:
-            float_4xn(ty, 2, row + r, x + t, w->n_in, o);
+            float_4xn(ty, 2, row + r, x + t, w->n_in, NULL, o);
             break;
         case 3:
-            float_4xn(ty, 3, row + r, x + t, w->n_in, o);
+            float_4xn(ty, 3, row + r, x + t, w->n_in, NULL, o);
             break;
         case 4:
-            float_4xn(ty, 4, row + r, x + t, w->n_in, o);
+            float_4xn(ty, 4, row + r, x + t, w->n_in, NULL, o);
             break;
         case 5:
-            float_4xn(ty, 5, row + r, x + t, w->n_in, o);
+            float_4xn(ty, 5, row + r, x + t, w->n_in, NULL, o);
             break;
 #endif
         default:
-            float_4xn(ty, SL_MM_FLOAT_TOK, row + r, x + t, w->n_in, o);
+            float_4xn(ty, SL_MM_FLOAT_TOK, row + r, x + t, w->n_in, NULL, o);
         }
     }
 }

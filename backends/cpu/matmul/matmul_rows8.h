@@ -53,14 +53,6 @@ SL_INLINE void rows8_store(float *const *out, uint32_t o, uint32_t n_rows, int n
         memcpy(out[i] + o, y + 4 * i, n * sizeof *y);
 }
 
-/* What these rows' part of the next 8 rows will need: `bytes` of each, in the order of addresses,
- * which is the one that the hardware goes on with. */
-SL_INLINE const uint8_t *rows8_prefetch(const uint8_t *p, uint32_t bytes) {
-    for (uint32_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)p + i, _MM_HINT_T0);
-    return p + bytes;
-}
-
 /* A factor per input row over the lanes of its sums. */
 SL_INLINE __m256 y_per_input(const float *f, int nt) {
     return nt == 1 ? _mm256_set1_ps(f[0]) : _mm256_set_m128(_mm_set1_ps(f[1]), _mm_set1_ps(f[0]));
@@ -179,7 +171,7 @@ SL_INLINE void vec_block8(enum sl_dtype t, const int nt, const struct sl_mm_rows
                 sum[n] = (float)g[n]->q32.sum[i % 8];
             }
             const size_t at = (size_t)i * tr.bytes;
-            next = rows8_prefetch(next, nr * tr.bytes);
+            next = prefetch_on(next, nr * tr.bytes);
             SL_UNROLL
             for (uint32_t r = 0; r < nr; r++) {
                 __m256i u = block8_bytes(t, row[r] + at);
@@ -364,7 +356,7 @@ SL_INLINE const uint8_t *super8_k45(enum sl_dtype t, int nt, const uint8_t *cons
     SL_UNROLL
     for (int k = 0; k < 4; k++) {
         __m256i x[2][2];
-        next = rows8_prefetch(next, (uint32_t)nr * super_traits(t).bytes / 4);
+        next = prefetch_on(next, (uint32_t)nr * super_traits(t).bytes / 4);
         for (int n = 0; n < nt; n++)
             super8_x(t, g[n]->q, k, x[n]);
         SL_UNROLL
@@ -397,7 +389,7 @@ SL_INLINE const uint8_t *super8_rows(enum sl_dtype t, int nt, const uint8_t *con
     for (int r = 0; r < nr; r++) {
         uint8_t mins[16];
         __m256i s = v_low(super_scales(t, b[r], mins));
-        next = rows8_prefetch(next, tr.bytes);
+        next = prefetch_on(next, tr.bytes);
         s = tr.sub == 16 ? y_even_odd(s) : _mm256_permute4x64_epi64(s, 0x44);
         for (int n = 0; n < nt; n++) {
             __m256i sum = y_load(g[n]->q256.sum);

@@ -21,16 +21,14 @@ SL_INLINE void store_rows(float *out, uint32_t o, uint32_t n_rows, vf a) {
         vf_store_n(out + o, n_rows - o, a);
 }
 
-/* How far the 16 rows after these from o on are away. */
-SL_INLINE size_t rows_ahead(const struct sl_mm_rows *w, uint32_t o) {
-    return (uintptr_t)sl_mm_next_rows(w, o, 16) - (uintptr_t)(w->data + o * w->row_bytes);
-}
-
-/* Fetches the same place of the 16 rows after these: hardware prefetchers lose 16 streams of a
- * hundred bytes each. */
-SL_INLINE void prefetch_block(const uint8_t *b, size_t ahead, uint32_t bytes) {
+/* Prefetches `bytes` from p on, and returns where to go on. Kernels fetch so what lies behind the
+ * rows at hand, in the order of addresses, as many bytes a step as the step reads: hardware
+ * prefetchers lose the rows' streams of a hundred bytes each. Into the second-level cache, for a
+ * core waits for few lines of its first at once. */
+SL_INLINE const uint8_t *prefetch_on(const uint8_t *p, uint32_t bytes) {
     for (uint32_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)b + ahead + i, _MM_HINT_T0);
+        _mm_prefetch((const char *)p + i, _MM_HINT_T1);
+    return p + bytes;
 }
 
 /* What a block of the input row gives to all weight rows. */
@@ -148,7 +146,7 @@ SL_INLINE void vec_super_n(enum sl_dtype t, const int nt, const struct sl_mm_row
     const uint8_t *row[16];
     for (uint32_t o = 0; o < w->n_rows; o += 16) {
         vf total[2] = {vf_zero(), vf_zero()};
-        const size_t ahead = rows_ahead(w, o);
+        const uint8_t *next = sl_mm_next_rows(w, o, 16);
         row_pointers(w, o, row);
         for (uint32_t i = 0; i < n_blocks; i++) {
             struct super_x x[2];
@@ -161,7 +159,7 @@ SL_INLINE void vec_super_n(enum sl_dtype t, const int nt, const struct sl_mm_row
                 for (uint32_t j = 0; j < 4; j++) {
                     uint32_t r = 4 * q + j;
                     const uint8_t *b = row[r] + i * tr.bytes;
-                    prefetch_block(b, ahead, tr.bytes);
+                    next = prefetch_on(next, tr.bytes);
                     super_dot(t, nt, b, x, min + r * min_bytes, a[j]);
                     d[r] = super_d(t, b);
                     if (tr.has_min)
@@ -291,7 +289,7 @@ SL_INLINE void vec_block(enum sl_dtype t, const struct sl_mm_rows *w, const void
     const uint8_t *row[16];
     for (uint32_t o = 0; o < w->n_rows; o += 16) {
         vf total = vf_zero();
-        const size_t ahead = rows_ahead(w, o);
+        const uint8_t *next = sl_mm_next_rows(w, o, 16);
         row_pointers(w, o, row);
         for (uint32_t i = 0; i < n_blocks; i += 4) {
             const struct sl_qx *g = (const struct sl_qx *)xv + i / 8;
@@ -311,7 +309,7 @@ SL_INLINE void vec_block(enum sl_dtype t, const struct sl_mm_rows *w, const void
                     const uint8_t *p[4] = {row[r] + at[0], row[r] + at[1], row[r] + at[2],
                                            row[r] + at[3]};
                     v lo, hi;
-                    prefetch_block(p[0], ahead, 4 * tr.bytes);
+                    next = prefetch_on(next, 4 * tr.bytes);
                     block_bytes(t, p, &lo, &hi);
                     acc[k] = block_dot(t, base, lo, xl, hi, xh);
                     for (uint32_t j = 0; j < 4; j++)

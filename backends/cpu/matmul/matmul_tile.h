@@ -257,9 +257,9 @@ SL_INLINE void unpack_super_bytes(enum sl_dtype t, const uint8_t *const *row, ui
     transpose_bytes(tr.order, bytes, w);
 }
 
-/* Block i of 16 rows. */
-SL_INLINE void unpack_super(enum sl_dtype t, const uint8_t *const *row0, uint32_t i, size_t ahead,
-                            struct super_panel *p) {
+/* Block i of 16 rows; prefetches as much from `next` on, and returns where to go on. */
+SL_INLINE const uint8_t *unpack_super(enum sl_dtype t, const uint8_t *const *row0, uint32_t i,
+                                      const uint8_t *next, struct super_panel *p) {
     const struct super_traits tr = super_traits(t);
     _Alignas(64) uint8_t min[16];
     _Alignas(64) int16_t scale[16][16], mins[16][16];
@@ -268,7 +268,7 @@ SL_INLINE void unpack_super(enum sl_dtype t, const uint8_t *const *row0, uint32_
     SL_NO_UNROLL
     for (uint32_t r = 0; r < 16; r++) {
         const uint8_t *b = row[r] = row0[r] + i * tr.bytes;
-        prefetch_block(b, ahead, tr.bytes);
+        next = prefetch_on(next, tr.bytes);
         _mm256_store_si256((__m256i *)scale[r], v_low(super_scales(t, b, min)));
         d[r] = super_d(t, b);
         if (tr.has_min) {
@@ -292,11 +292,14 @@ SL_INLINE void unpack_super(enum sl_dtype t, const uint8_t *const *row0, uint32_
     }
     vf_store(p->d, vf_mul(vf_from_f16(d), vf_set(super_d_factor(t))));
     vf_store(p->dmin, tr.has_min ? vf_from_f16(dmin) : vf_zero());
+    return next;
 }
 
-/* Blocks 8i.. of 16 rows that have n_blocks; beyond the end: the last again. */
-SL_INLINE void unpack_block(enum sl_dtype t, const uint8_t *const *row, uint32_t i,
-                            uint32_t n_blocks, size_t ahead, struct block_panel *p) {
+/* Blocks 8i.. of 16 rows that have n_blocks; beyond the end: the last again. Prefetches as
+ * unpack_super(). */
+SL_INLINE const uint8_t *unpack_block(enum sl_dtype t, const uint8_t *const *row, uint32_t i,
+                                      uint32_t n_blocks, const uint8_t *next,
+                                      struct block_panel *p) {
     const struct block_traits tr = block_traits(t);
     _Alignas(64) uint8_t bytes[4 * 16 * 64];
     struct block_scales s[8];
@@ -311,7 +314,7 @@ SL_INLINE void unpack_block(enum sl_dtype t, const uint8_t *const *row, uint32_t
                 b[j] = row[r] + (k < n_blocks ? k : n_blocks - 1) * tr.bytes;
                 block_scale(t, b[j], &s[4 * h + j], r);
             }
-            prefetch_block(b[0], ahead, 4 * tr.bytes);
+            next = prefetch_on(next, 4 * tr.bytes);
             if (nibbles) {
                 v_store(bytes + (16 * h + r) * 64, v_load4(b[0] + tr.qs_at, b[1] + tr.qs_at,
                                                            b[2] + tr.qs_at, b[3] + tr.qs_at));
@@ -334,6 +337,7 @@ SL_INLINE void unpack_block(enum sl_dtype t, const uint8_t *const *row, uint32_t
         if (tr.has_min)
             vf_store(p->m[k], vf_from_f16(s[k].m));
     }
+    return next;
 }
 
 #ifdef __AVX512BW__
@@ -636,7 +640,8 @@ SL_INLINE void many_quant(enum sl_dtype t, const struct sl_mm_rows *w, const voi
                           uint32_t n_tok, uint32_t begin, uint32_t end, void *panel, float *out) {
     const uint32_t t0 = sl_mm_tile_start(n_tok, begin), n_all = sl_mm_tile_start(n_tok, end) - t0;
     const uint32_t n_blocks = w->n_in / 32;
-    const size_t ahead = 16 * w->row_bytes, xrow_bytes = sl_qx_row_bytes(w->n_in);
+    const size_t xrow_bytes = sl_qx_row_bytes(w->n_in);
+    const uint8_t *next = sl_mm_next_rows(w, 0, 16);
     tile_function *const tile = tile_functions[tile_kind(t)];
     const int offset = sl_dtype_is_block32(t) ? block_traits(t).offset : 0;
     const uint8_t *row[16];
@@ -644,9 +649,9 @@ SL_INLINE void many_quant(enum sl_dtype t, const struct sl_mm_rows *w, const voi
     memset(out, 0, (size_t)n_all * SL_MM_PANEL * sizeof *out);
     for (uint32_t i = 0; i < sl_qx_blocks(w->n_in); i++) {
         if (sl_dtype_is_block32(t))
-            unpack_block(t, row, i, n_blocks, ahead, panel);
+            next = unpack_block(t, row, i, n_blocks, next, panel);
         else
-            unpack_super(t, row, i, ahead, panel);
+            next = unpack_super(t, row, i, next, panel);
         for (uint32_t j = begin; j < end; j++) {
             uint32_t at = sl_mm_tile_start(n_tok, j), n = sl_mm_tile_start(n_tok, j + 1) - at;
             const uint8_t *q =
