@@ -4,6 +4,7 @@
 #define SL_BACKENDS_PLANNED_H
 
 #include "backends/backend_entry.h"
+#include "backends/backend_table.h"
 
 /* A backend's ops, of which none needs a driver for what planning asks. close frees the device,
  * which must be the first member of what calloc gave; memory has what caps say. */

@@ -8,7 +8,8 @@
 #ifndef SL_BACKENDS_RECORDED_H
 #define SL_BACKENDS_RECORDED_H
 
-#include "backends/backend.h"
+#include "backends/backend_table.h"
+#include "backends/ops/all.h"
 
 /* A copy on SL_QUEUE_OPS. */
 struct sl_op_copy {

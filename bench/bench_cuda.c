@@ -8,6 +8,9 @@
  *
  * Usage: bench_cuda [--seconds S] [--only TEXT] */
 #include "backends/cuda/cuda.h"
+#include "backends/ops/attention.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/moe.h"
 #include "common/clock.h"
 #include "common/rng.h"
 #include "tests/support/device_memory.h"

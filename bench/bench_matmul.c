@@ -12,6 +12,8 @@
  * --mib: of weights, 32 at least (default 1024).
  * Machines are seldom quiet: every figure is the best of its repetitions. */
 #include "backends/cpu/cpu.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/moe.h"
 #include "cli/measure/ram_bandwidth.h"
 #include "common/clock.h"
 #include "common/rng.h"

@@ -10,6 +10,13 @@
  * --clock cpu counts only the time that it ran. */
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/pool.h"
+#include "backends/ops/attention.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/index.h"
+#include "backends/ops/moe.h"
+#include "backends/ops/norm.h"
+#include "backends/ops/rope.h"
+#include "backends/ops/router.h"
 #include "common/clock.h"
 #include "common/rng.h"
 #include "tests/support/device_memory.h"

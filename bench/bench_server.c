@@ -6,7 +6,9 @@
  * alone:  tokens into a sink that counts them
  * stream: the same as server-sent events, until the client has read the last
  * The differences are the server's. CPU time is the process's less the client's thread. */
+#include "backends/backend_table.h"
 #include "backends/null/null.h"
+#include "backends/ops/rows.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "server/server.h"

@@ -15,6 +15,13 @@
  *        [--attention TYPE] [--output TYPE] */
 #include "backends/cpu/cpu.h"
 #include "backends/cuda/cuda.h"
+#include "backends/ops/attention.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/moe.h"
+#include "backends/ops/norm.h"
+#include "backends/ops/rope.h"
+#include "backends/ops/router.h"
+#include "backends/ops/rows.h"
 #include "common/clock.h"
 #include "common/rng.h"
 #include "tests/support/device_memory.h"

@@ -1,5 +1,6 @@
 #include "cluster/worker_stages.h"
 
+#include "backends/backend_table.h"
 #include "common/log.h"
 #include "engine/plan/memory_plan.h"
 #include "engine/plan/open_device.h"

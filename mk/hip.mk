@@ -27,7 +27,7 @@ $(HIP_DIR)/%.hipfb: backends/kernels/%.cu mk/hip.mk
 
 # Their sources and all headers of them, for cards of other architectures: those are compiled for where the program runs.
 # What stands for headers of the C library there: backends/kernels/hiprtc.h.
-HIP_HEADERS := $(wildcard backends/kernels/*.cuh backends/kernels/*.h) backends/activation.h backends/iq_codes.h \
+HIP_HEADERS := $(wildcard backends/kernels/*.cuh backends/kernels/*.h) backends/ops/activation.h backends/iq_codes.h \
   common/dtype.h common/limits.h
 HIP_C_HEADERS := stdint.h stdbool.h stddef.h string.h
 hip_label = $(subst /,_,$(subst .,_,$(1)))

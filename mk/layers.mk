@@ -16,9 +16,9 @@ LAYER_cli      := common model backends streaming net pull engine cluster server
 
 # The rooms of a folder that has several, and the rooms beside it that each may include and call. A
 # room stands behind those that it uses, so there is no circle; what stands in the folder itself
-# comes last and may use all of them. In backends/ it comes first: the table that each backend fills,
-# and what they share.
-ROOMS := backends backends/kernels backends/cpu/matmul backends/cpu backends/null backends/gpu backends/cuda backends/hip backends/vulkan backends/level_zero backends/registry \
+# comes last and may use all of them. In backends/ it comes first, behind the arguments of ops: the table that
+# each backend fills, and what they share.
+ROOMS := backends/ops backends backends/kernels backends/cpu/matmul backends/cpu backends/null backends/gpu backends/cuda backends/hip backends/vulkan backends/level_zero backends/registry \
   model/gguf model/arch model/tokenizer model/jinja model/grammar model/chat model/synth \
   engine/types engine/trace engine/sample engine/session engine/heat engine/lane engine/predict \
   engine/reads engine/tables engine/experts engine/forward engine/observe engine/stage engine/prefix \
@@ -26,16 +26,17 @@ ROOMS := backends backends/kernels backends/cpu/matmul backends/cpu backends/nul
   server/types server/answer server/wire server/request server/exchange server/api server/observe server \
   cli/process cli/options cli/measure cli/bench cli/inspect cli/plan cli/run cli/serve cli
 
-ROOM_backends          :=
-ROOM_backends/kernels  := backends
-ROOM_backends/cpu/matmul := backends
-ROOM_backends/cpu      := backends backends/cpu/matmul
-ROOM_backends/null     := backends
-ROOM_backends/gpu      := backends backends/kernels
-ROOM_backends/cuda     := backends backends/gpu backends/kernels
-ROOM_backends/hip      := backends backends/gpu backends/kernels
-ROOM_backends/vulkan   := backends
-ROOM_backends/level_zero := backends
+ROOM_backends/ops      :=
+ROOM_backends          := backends/ops
+ROOM_backends/kernels  := backends backends/ops
+ROOM_backends/cpu/matmul := backends backends/ops
+ROOM_backends/cpu      := backends backends/ops backends/cpu/matmul
+ROOM_backends/null     := backends backends/ops
+ROOM_backends/gpu      := backends backends/ops backends/kernels
+ROOM_backends/cuda     := backends backends/ops backends/gpu backends/kernels
+ROOM_backends/hip      := backends backends/ops backends/gpu backends/kernels
+ROOM_backends/vulkan   := backends backends/ops
+ROOM_backends/level_zero := backends backends/ops
 ROOM_backends/registry := backends $(filter-out backends/registry,$(filter backends/%,$(ROOMS)))
 ROOM_model/gguf      :=
 ROOM_model/arch      := model/gguf

@@ -4,7 +4,7 @@
 usage: check_names.py [ROOT]
 
 In all other folders that mk/layers.mk lists, except common/ (*.c, *.h; comments do not count), there may be
-  - no include of a header in a folder of backends/, as of backends/cuda/cuda.h;
+  - no include of a header in a folder of backends/, as of backends/cuda/cuda.h, but of registry/ and ops/;
   - no identifier of a backend, as sl_cuda_open or SL_CPU_C (except those that common/ defines);
   - no string that names the backend of a GPU, or a maker, as a word: "cuda:0", "--device vulkan", "HIP", "NVIDIA";
   - no comparison with a device's name or id (caps.name, caps.id);
@@ -19,7 +19,7 @@ import sys
 ROOMS = ("model", "expert_cache", "streaming", "net", "pull", "engine", "cluster", "server", "cli")
 MAKERS = "nvidia|amd|intel|geforce|radeon|apple|qualcomm"
 PLANNED = {"hip", "rocm", "level_zero", "vulkan", "metal", "sycl"}
-NO_BACKENDS = {"gpu", "kernels", "registry"}  # folders of backends/ that are none
+NO_BACKENDS = {"gpu", "kernels", "ops", "registry"}  # folders of backends/ that are none
 EVERYDAY = {"cpu", "null"}  # words that mean something else, too
 OTHER_NAMES = (  # files, or folders, that may have words which also name an architecture
     "model/synth/", "cli/synth.c", "cli/synth_presets.c",  # write files of each architecture
@@ -67,7 +67,7 @@ def faults(root):
     gpus = "|".join(sorted(backends - EVERYDAY))
     ident = re.compile(rf"\bsl_(?:{'|'.join(sorted(backends))})_\w+", re.I)
     word = re.compile(rf"(?<![A-Za-z0-9])(?:{gpus}|{MAKERS})(?![A-Za-z])", re.I)
-    include = re.compile(r"backends/(?!registry/)\w+/")
+    include = re.compile(r"backends/(?!registry/|ops/)\w+/")
     allowed, n, found = own(root), 0, []
     for room in ROOMS:
         for path in sources(root, room):

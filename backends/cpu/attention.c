@@ -1,5 +1,6 @@
 /* The op: which rows go which way, and where things lie in scratch. */
 #include "backends/cpu/attention.h"
+#include "backends/ops/index.h"
 
 #include <string.h>
 

@@ -25,6 +25,8 @@
 #define SL_BACKENDS_CPU_ATTENTION_H
 
 #include "backends/cpu/cpu_internal.h"
+#include "backends/ops/attention.h"
+#include "backends/ops/compress.h"
 
 /* Partitions computed between two joins: enough to keep many threads busy. */
 #define SL_CPU_ATTN_SLOTS 64u

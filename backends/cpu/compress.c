@@ -2,6 +2,7 @@
  * that completes a block reads the block's. */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/math.h"
+#include "backends/ops/compress.h"
 
 #include <string.h>
 

@@ -1,6 +1,9 @@
 /* The ops that go element by element, and the exponentials that the router shares. */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/math.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/moe.h"
+#include "backends/ops/rows.h"
 #include "common/fast_exp.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 /* sl_op_embed: rows of the embedding matrix. */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/matmul/formats.h"
+#include "backends/ops/rows.h"
 
 static void embed_rows(void *ctx, uint32_t begin, uint32_t end) {
     const struct sl_op_embed *a = ctx;

@@ -3,6 +3,7 @@
  * they meet. */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/matmul.h"
+#include "backends/ops/matmul.h"
 
 #include <string.h>
 

@@ -4,6 +4,9 @@
  * Scores of a row go into scratch in blocks of positions, with the kernels that give attention its
  * scores; the choice is made by a radix search for the lowest score that is in. */
 #include "backends/cpu/cpu_internal.h"
+#include "backends/ops/compress.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/index.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,6 +4,7 @@
  * to nearest even. The division is by the scale as stored, so that what reads d * q gets the
  * closest that the block can say. */
 #include "backends/cpu/cpu_internal.h"
+#include "backends/ops/kv.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,6 +2,7 @@
  * cut into chunks of weight rows that threads take as they come. */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/matmul.h"
+#include "backends/ops/matmul.h"
 
 #include <pthread.h>
 

@@ -11,6 +11,7 @@
  */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/matmul.h"
+#include "backends/ops/moe.h"
 
 /* Input rows of one expert: sorted positions [begin, begin + n). */
 struct group {

@@ -1,5 +1,6 @@
 /* RMS norm: Zhang and Sennrich 2019. */
 #include "backends/cpu/cpu_internal.h"
+#include "backends/ops/norm.h"
 
 #include <math.h>
 

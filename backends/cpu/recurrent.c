@@ -2,6 +2,10 @@
  * around them. */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/math.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/kv.h"
+#include "backends/ops/norm.h"
+#include "backends/ops/recurrent.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* Rotary embedding: Su et al., "RoFormer", 2021. The angles are made once a step, in double: at
  * position 100,000 a float product would be off by 0.004 rad. */
 #include "backends/cpu/cpu_internal.h"
+#include "backends/ops/rope.h"
 
 #include <math.h>
 

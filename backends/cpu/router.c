@@ -2,6 +2,7 @@
  * which come from the kernel table; the choice itself is one pass that keeps a sorted list. */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/math.h"
+#include "backends/ops/router.h"
 
 #include <string.h>
 

@@ -2,6 +2,8 @@
  * pass over memory each: the compiler's code for the definitions is as fast as any. */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/math.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/norm.h"
 
 #include <math.h>
 

@@ -5,6 +5,7 @@
 #define SL_BACKENDS_CPU_SIMD_ELEMENTWISE_H
 
 #include "backends/cpu/cpu_internal.h"
+#include "backends/ops/moe.h"
 
 #ifdef SL_V16
 

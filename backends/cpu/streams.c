@@ -3,6 +3,7 @@
  * any. */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/math.h"
+#include "backends/ops/streams.h"
 
 #include <string.h>
 

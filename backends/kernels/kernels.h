@@ -10,7 +10,7 @@
 #ifndef SL_BACKENDS_KERNELS_KERNELS_H
 #define SL_BACKENDS_KERNELS_KERNELS_H
 
-#include "backends/activation.h"
+#include "backends/ops/activation.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,7 +55,7 @@ struct sl_karg_mat {
     uint32_t n_out, add;
 };
 
-/* Mirrors struct sl_expert_ref (backends/backend.h). */
+/* Mirrors struct sl_expert_ref (backends/ops/moe.h). */
 struct sl_karg_ref {
     const void *gate, *up, *down;
 };

@@ -7,6 +7,7 @@
 #ifndef SL_BACKENDS_LEVEL_ZERO_LEVEL_ZERO_INTERNAL_H
 #define SL_BACKENDS_LEVEL_ZERO_LEVEL_ZERO_INTERNAL_H
 
+#include "backends/backend_table.h"
 #include "backends/kernel_args.h"
 #include "backends/level_zero/find.h"
 #include "backends/level_zero/kernels.h"

@@ -1,5 +1,7 @@
 /* Attention over paged KV, and writing to its pages. */
 #include "backends/level_zero/ops.h"
+#include "backends/ops/attention.h"
+#include "backends/ops/index.h"
 #include "common/log.h"
 
 #define UNIT 32u /* elements of a work-item of kernels/kv_write.cl */

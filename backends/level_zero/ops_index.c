@@ -1,5 +1,7 @@
 /* The indexer: the rotation of its queries and keys, and which positions rows attend to. */
 #include "backends/level_zero/ops.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/index.h"
 
 #include <math.h>
 

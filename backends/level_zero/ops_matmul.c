@@ -1,5 +1,6 @@
 /* Products with weights. Rows of input are quantised first where the weights are. */
 #include "backends/level_zero/ops.h"
+#include "backends/ops/matmul.h"
 
 #define QUANTIZE_BLOCKS 4u /* of 256 elements, that a group takes: kernels/quantize.cl */
 

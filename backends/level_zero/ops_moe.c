@@ -1,5 +1,7 @@
 /* Routing, and experts: one matrix of theirs at a time. */
 #include "backends/level_zero/ops.h"
+#include "backends/ops/moe.h"
+#include "backends/ops/router.h"
 #include "common/limits.h"
 
 _Static_assert(SL_LZ_MAX_EXPERTS == SL_MAX_EXPERTS, "kernels/router.cl has room for so many");

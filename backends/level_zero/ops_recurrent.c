@@ -1,5 +1,7 @@
 /* The ops of layers whose state every row replaces. */
 #include "backends/level_zero/ops.h"
+#include "backends/ops/kv.h"
+#include "backends/ops/recurrent.h"
 
 _Static_assert(SL_KV_PAGE_TOKENS == 64, "kernels/state.clh counts in such pages");
 _Static_assert(SL_CONV_MAX_TAPS == SL_LZ_MAX_TAPS, "kernels have registers for so many");

@@ -1,5 +1,9 @@
 /* Ops that go element by element or row by row, and what the kernels can do. */
 #include "backends/level_zero/ops.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/norm.h"
+#include "backends/ops/rope.h"
+#include "backends/ops/rows.h"
 
 #define ROWS_OF_NORM 4u  /* rows of a group: kernels/rms_norm.cl */
 #define UNIT         16u /* elements of a work-item: kernels/embed.cl */

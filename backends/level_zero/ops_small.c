@@ -1,5 +1,7 @@
 /* Small ops on whole rows: gates, scaling, centring, biases, clamping. */
 #include "backends/level_zero/ops.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/norm.h"
 
 #define ROWS_OF_NORM 4u /* rows of a group: kernels/l2_norm.cl, kernels/center.cl */
 

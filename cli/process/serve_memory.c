@@ -1,5 +1,6 @@
 #include "cli/process/serve_memory.h"
 
+#include "backends/ops/kv.h"
 #include "model/grammar/vocab_trie.h"
 #include "server/exchange/memory.h"
 

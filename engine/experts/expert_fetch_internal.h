@@ -3,6 +3,7 @@
 #ifndef SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 #define SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 
+#include "backends/ops/moe.h"
 #include "engine/predict/disk_demand.h"
 #include "engine/experts/expert_fetch.h"
 #include "engine/experts/expert_tiers.h"

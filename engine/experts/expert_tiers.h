@@ -24,6 +24,7 @@
 #define SL_ENGINE_EXPERT_TIERS_H
 
 #include "backends/backend.h"
+#include "backends/ops/moe.h"
 #include "engine/reads/expert_layout.h"
 #include "expert_cache/expert_cache.h"
 

@@ -1,4 +1,10 @@
 /* The mixer that is grouped-query attention over paged keys and values. */
+#include "backends/ops/attention.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/index.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/norm.h"
+#include "backends/ops/rope.h"
 #include "engine/forward/forward_blocks.h"
 #include "engine/forward/forward_internal.h"
 #include "engine/forward/op_asker.h"

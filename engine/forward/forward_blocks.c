@@ -1,5 +1,8 @@
 #include "engine/forward/forward_blocks.h"
 
+#include "backends/ops/index.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/rope.h"
 #include "engine/forward/op_asker.h"
 
 #define KEY_DTYPE SL_DTYPE_F16

@@ -2,6 +2,10 @@
  * heads, while it is in the window. What a block's row is made of is kept for as long, and becomes
  * the row when the block's last position comes; an indexer has keys of blocks made the same way,
  * and chooses among them. */
+#include "backends/ops/compress.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/rope.h"
 #include "engine/forward/forward_internal.h"
 #include "engine/forward/op_asker.h"
 

@@ -1,5 +1,6 @@
 /* The mixer that is a short convolution between gates: a few rows of each sequence in place of keys
  * and values. */
+#include "backends/ops/matmul.h"
 #include "engine/forward/forward_internal.h"
 #include "engine/forward/op_asker.h"
 

@@ -1,5 +1,8 @@
 /* The mixer that is a gated delta net: a short convolution, then a state for each head that every
  * row reads and replaces, in place of keys and values. */
+#include "backends/ops/elementwise.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/norm.h"
 #include "engine/forward/forward_internal.h"
 #include "engine/forward/op_asker.h"
 

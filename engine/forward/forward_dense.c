@@ -1,4 +1,5 @@
 /* The feed-forward part that is one SwiGLU, or GEGLU, or a squared ReLU without a gate. */
+#include "backends/ops/matmul.h"
 #include "engine/forward/forward_internal.h"
 #include "engine/forward/op_asker.h"
 

@@ -1,6 +1,8 @@
 /* The draft layer: its input is a token and the model's state before it, the
  * rest is a layer like any other, with an output of its own. */
 #include "engine/forward/forward_internal.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/norm.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,4 +1,7 @@
 /* The feed-forward part that is a router, the experts it chooses, and their sum. */
+#include "backends/ops/elementwise.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/router.h"
 #include "engine/lane/cpu_lane.h"
 #include "engine/forward/forward_internal.h"
 #include "engine/forward/op_asker.h"

@@ -1,5 +1,9 @@
 #include "engine/forward/forward_index.h"
 
+#include "backends/ops/elementwise.h"
+#include "backends/ops/index.h"
+#include "backends/ops/norm.h"
+#include "backends/ops/rope.h"
 #include "engine/forward/op_asker.h"
 
 #define KEY_DTYPE SL_DTYPE_F16

@@ -2,6 +2,9 @@
 #ifndef SL_ENGINE_FORWARD_INTERNAL_H
 #define SL_ENGINE_FORWARD_INTERNAL_H
 
+#include "backends/ops/moe.h"
+#include "backends/ops/recurrent.h"
+#include "backends/ops/weight.h"
 #include "engine/experts/expert_fetch.h"
 #include "engine/forward/forward.h"
 #include "engine/forward/layer_kind.h"

@@ -1,6 +1,9 @@
 /* The mixer that is Kimi Delta Attention: convolutions of q, k and v, then a state for each head
  * that every row reads and replaces, each of its rows with a decay of its own; a gate and a norm
  * behind. */
+#include "backends/ops/elementwise.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/norm.h"
 #include "engine/forward/forward_internal.h"
 #include "engine/forward/op_asker.h"
 

@@ -2,6 +2,12 @@
  * key and value is taken into their queries and outputs instead: one row a position is kept and
  * read, whatever the number of heads. Where an indexer chooses positions (forward_index.c), rows
  * attend to these alone. */
+#include "backends/ops/attention.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/index.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/norm.h"
+#include "backends/ops/rope.h"
 #include "engine/forward/forward_index.h"
 #include "engine/forward/op_asker.h"
 

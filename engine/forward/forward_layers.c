@@ -1,5 +1,9 @@
 /* The layer loop of a step: embedding, each layer's mixer and feed-forward part, the output. */
 #include "engine/forward/forward_internal.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/rope.h"
+#include "backends/ops/streams.h"
 
 #include <math.h>
 

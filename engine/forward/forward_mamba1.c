@@ -1,5 +1,7 @@
 /* The mixer that is a state space with a decay of each element (Mamba-1): a short convolution, then
  * a state for each channel that every row reads and replaces, in place of keys and values. */
+#include "backends/ops/elementwise.h"
+#include "backends/ops/matmul.h"
 #include "engine/forward/forward_internal.h"
 #include "engine/forward/op_asker.h"
 

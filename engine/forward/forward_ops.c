@@ -1,6 +1,10 @@
 /* What the kinds of layer share: norms, sums, the cut of the last layer, and the text of an error.
  */
 #include "engine/forward/forward_internal.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/norm.h"
+#include "backends/ops/streams.h"
 
 #include <stdio.h>
 

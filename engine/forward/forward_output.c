@@ -1,5 +1,7 @@
 /* Logits of rows that have been through all layers. */
 #include "engine/forward/forward_internal.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/matmul.h"
 
 #include <assert.h>
 

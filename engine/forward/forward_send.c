@@ -1,6 +1,7 @@
 /* Sends the rows' hidden states to the next slice: many rows by a copy that the next slice makes, a
  * few generated rows by ops that are part of both slices' graphs. */
 #include "engine/forward/forward_internal.h"
+#include "backends/ops/transfer.h"
 
 #include <string.h>
 

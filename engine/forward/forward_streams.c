@@ -1,6 +1,8 @@
 /* Hyper-connections: the residual stream is several, of which each part of a layer reads a weighted
  * sum. The weights come from all streams of the row, normed as one. */
 #include "engine/forward/forward_internal.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/streams.h"
 
 /* Of r's rows; those that go on to the logits have a place of their own. */
 static float *weights_of(const struct sl_forward *f, const struct sl_rows *r) {

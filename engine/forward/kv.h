@@ -9,6 +9,7 @@
 #define SL_ENGINE_KV_H
 
 #include "backends/buffer_pool.h"
+#include "backends/ops/kv.h"
 #include "engine/forward/seq_state.h"
 #include "engine/types/plan.h"
 #include "model/arch/model.h"

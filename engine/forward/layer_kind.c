@@ -1,4 +1,5 @@
 #include "engine/forward/layer_kind.h"
+#include "backends/ops/streams.h"
 
 const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec) {
     static const struct sl_mixer *const mixers[SL_MIXER_KINDS] = {

@@ -1,5 +1,6 @@
 #include "engine/forward/seq_state.h"
 
+#include "backends/ops/kv.h"
 #include "engine/forward/layer_kind.h"
 
 uint32_t sl_seq_stores(const struct sl_layer_spec *spec, const struct sl_seq_config *c,

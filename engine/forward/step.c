@@ -1,6 +1,7 @@
 #include "engine/forward/step.h"
 
 #include "backends/backend.h"
+#include "backends/ops/kv.h"
 
 #include <assert.h>
 #include <stdlib.h>

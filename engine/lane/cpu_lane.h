@@ -19,6 +19,7 @@
 #define SL_ENGINE_CPU_LANE_H
 
 #include "backends/backend.h"
+#include "backends/ops/moe.h"
 #include "engine/lane/lane_split.h"
 #include "engine/lane/lane_trial.h"
 #include "model/arch/model.h"

@@ -1,4 +1,5 @@
 #include "engine/prefix/model_identity.h"
+#include "backends/ops/kv.h"
 
 #include <errno.h>
 #include <fcntl.h>

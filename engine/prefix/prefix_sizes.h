@@ -4,6 +4,7 @@
 #define SL_ENGINE_PREFIX_SIZES_H
 
 #include "backends/backend.h"
+#include "backends/ops/kv.h"
 #include "common/siphash.h"
 #include "engine/types/plan.h"
 

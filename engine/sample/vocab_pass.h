@@ -7,6 +7,7 @@
 #define SL_ENGINE_VOCAB_PASS_H
 
 #include "backends/backend.h"
+#include "backends/ops/rows.h"
 
 /* A block: the elements with a common maximum, whose sum is formed in float before it is added to a
  * double. */

@@ -1,4 +1,5 @@
 /* sl_op_attention over pages that sl_op_kv_write filled */
+#include "backends/ops/attention.h"
 #include "tests/conformance/conformance.h"
 #include "tests/support/slow_build.h"
 

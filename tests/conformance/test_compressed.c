@@ -1,5 +1,6 @@
 /* sl_op_compress, sl_op_compressed_choose and sl_op_compressed_attention. */
 #include "tests/conformance/conformance.h"
+#include "backends/ops/compress.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,8 @@
 /* sl_op_silu_mul, sl_op_add_gated, sl_op_moe_combine, sl_op_gather_rows, sl_op_block_max */
 #include "tests/conformance/conformance.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/moe.h"
+#include "backends/ops/rows.h"
 
 #include <math.h>
 #include <stdio.h>

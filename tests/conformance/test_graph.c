@@ -3,6 +3,13 @@
  * It is recorded twice, with the device's fused forms switched off and on. Devices without graphs
  * say so; the definition has them switched on all the same, since a device that executes at once
  * can replay a list (immediate.h): so what the front records and fuses is tested without a GPU. */
+#include "backends/ops/attention.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/moe.h"
+#include "backends/ops/norm.h"
+#include "backends/ops/rope.h"
+#include "backends/ops/router.h"
+#include "backends/ops/rows.h"
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/weights.h"
 #include "tests/support/device_memory.h"

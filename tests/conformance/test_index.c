@@ -1,6 +1,9 @@
 /* sl_op_hadamard, sl_op_index_choose and sl_op_chosen_attention; sl_op_block_choose and
  * sl_op_block_attention. */
 #include "tests/conformance/conformance.h"
+#include "backends/ops/attention.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/index.h"
 
 #include <math.h>
 #include <stdio.h>

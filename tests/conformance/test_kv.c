@@ -1,5 +1,6 @@
 /* sl_op_kv_write: the bytes in the pages */
 #include "tests/conformance/conformance.h"
+#include "backends/ops/kv.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,7 @@
 /* sl_op_latent_write, sl_op_latent_attention and sl_op_head_matmul. */
 #include "backends/cpu/matmul/formats.h"
+#include "backends/ops/attention.h"
+#include "backends/ops/matmul.h"
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/weights.h"
 

@@ -4,6 +4,8 @@
 
 #include "backends/cpu/matmul/formats.h"
 #include "backends/cpu/matmul/quantize.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/rows.h"
 
 #include <math.h>
 #include <stdio.h>

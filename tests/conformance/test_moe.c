@@ -4,6 +4,7 @@
 #include "tests/support/slow_build.h"
 
 #include "backends/cpu/matmul/formats.h"
+#include "backends/ops/moe.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* sl_op_rms_norm */
 #include "tests/conformance/conformance.h"
+#include "backends/ops/norm.h"
 
 #include <math.h>
 #include <stdio.h>

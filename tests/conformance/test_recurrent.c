@@ -1,6 +1,10 @@
 /* sl_op_mul_sigmoid, sl_op_l2_norm, sl_op_conv_silu, sl_op_short_conv, sl_op_delta_rule,
  * sl_op_channel_delta, sl_op_state_scan, sl_op_channel_scan */
 #include "tests/conformance/conformance.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/kv.h"
+#include "backends/ops/norm.h"
+#include "backends/ops/recurrent.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* sl_op_rope_table, sl_op_rope */
 #include "tests/conformance/conformance.h"
+#include "backends/ops/rope.h"
 
 #include <math.h>
 #include <stdio.h>

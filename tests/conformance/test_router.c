@@ -1,5 +1,6 @@
 /* sl_op_router and sl_op_softplus_router */
 #include "tests/conformance/conformance.h"
+#include "backends/ops/router.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,6 +2,8 @@
  * sl_op_clamped_glu, sl_op_cut_glu, sl_op_bias,
  * sl_op_gelu_rows */
 #include "tests/conformance/conformance.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/norm.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,7 @@
 /* sl_op_gelu_mul, sl_op_scale, and what caps.extra_args adds to sl_op_moe_combine */
 #include "tests/conformance/conformance.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/moe.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* sl_op_send, sl_op_receive: on one device, which sends to its own memory before it receives from
  * it; single ops, and a graph whose replays have channels and sequence numbers of their own. A
  * device that executes at once has neither. */
+#include "backends/ops/transfer.h"
 #include "tests/conformance/conformance.h"
 #include "tests/support/device_memory.h"
 

@@ -1,5 +1,6 @@
 /* sl_op_stream_spread, sl_op_stream_weights, sl_op_stream_read and sl_op_stream_write. */
 #include "tests/conformance/conformance.h"
+#include "backends/ops/streams.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -13,7 +13,13 @@
  * quantised ones only whether the answers are as good. */
 #include "tests/unit/engine/fixture.h"
 
+#include "backends/backend_table.h"
 #include "backends/cpu/cpu.h"
+#include "backends/ops/attention.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/norm.h"
+#include "backends/ops/rope.h"
+#include "backends/ops/router.h"
 #include "engine/engine.h"
 #include "engine/schedule/schedule.h"
 #include "model/tokenizer/tokenizer.h"

@@ -27,6 +27,7 @@ PLANTED = [
     ("cluster/worker.c", 'const char *x = "give it a GPU with CUDA";', "CUDA"),
     ("model/arch/model.c", 'const char *x = "vulkan:0";', "vulkan:0"),
     ("engine/engine.c", '#include "backends/registry/registry.h"', None),
+    ("engine/engine.c", '#include "backends/ops/moe.h"', None),
     ("engine/forward/forward.c", 'int x = !strcmp(arch, "gpt-oss");', '"gpt-oss"'),
     ("backends/backend.c", 'const char *x = "as qwen3next does";', "qwen3next"),
     ("model/arch/arch_layers.c", 'const char *x = "gpt-oss";', '"gpt-oss"'),

@@ -1,6 +1,7 @@
 #include "tests/sim/sim.h"
 
-#include "backends/backend.h"
+#include "backends/backend_table.h"
+#include "backends/ops/moe.h"
 #include "common/rng.h"
 #include "engine/experts/expert_fetch.h"
 #include "streaming/fake.h"

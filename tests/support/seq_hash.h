@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "backends/ops/kv.h"
 #include "engine/forward/seq_state.h"
 #include "engine/forward/step.h"
 

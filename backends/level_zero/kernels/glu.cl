@@ -1,6 +1,6 @@
-/* An activation of gate times up: backends/activation.h. */
+/* An activation of gate times up: backends/ops/activation.h. */
 #include "common.clh"
-#include "backends/activation.h"
+#include "backends/ops/activation.h"
 
 static float activate(uint activation, float limit, float g, float u) {
     switch (activation) {

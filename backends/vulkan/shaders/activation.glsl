@@ -1,4 +1,4 @@
-/* An activation of gate times up: backends/activation.h. */
+/* An activation of gate times up: backends/ops/activation.h. */
 float activate(uint activation, float limit, float g, float u) {
     precise float y;
     switch (activation) {

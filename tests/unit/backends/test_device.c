@@ -1,5 +1,13 @@
 /* The CPU as a device: opening, memory, and what the front refuses. */
 #include "backends/cpu/cpu.h"
+#include "backends/ops/attention.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/moe.h"
+#include "backends/ops/norm.h"
+#include "backends/ops/rope.h"
+#include "backends/ops/router.h"
+#include "backends/ops/rows.h"
+#include "backends/ops/transfer.h"
 #include "tests/support/device_memory.h"
 
 #include <setjmp.h>

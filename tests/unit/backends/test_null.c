@@ -1,5 +1,7 @@
 /* The device that does nothing: what the engine reads back from it is sound all the same. */
 #include "backends/null/null.h"
+#include "backends/ops/elementwise.h"
+#include "backends/ops/router.h"
 #include "tests/support/device_memory.h"
 
 #include <setjmp.h>

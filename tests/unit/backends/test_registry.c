@@ -1,4 +1,5 @@
 /* The registry: what lists of devices mean, and that whatever a backend finds opens by its id. */
+#include "backends/backend_table.h"
 #include "backends/cpu/cpu.h"
 #include "backends/null/null.h"
 #include "backends/registry/registry.h"

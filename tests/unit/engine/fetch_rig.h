@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-#include "backends/backend.h"
+#include "backends/backend_table.h"
+#include "backends/ops/moe.h"
 #include "common/log.h"
 #include "common/rng.h"
 #include "engine/experts/expert_fetch.h"

@@ -3,6 +3,7 @@
 #include "tests/support/slow_build.h"
 #include "tests/unit/engine/fixture.h"
 
+#include "backends/backend_table.h"
 #include "backends/cpu/cpu.h"
 #include "common/metrics.h"
 #include "engine/engine.h"

@@ -1,6 +1,7 @@
 /* The life of requests: limits, cancellation, parking, queueing, shutdown. */
 #include "tests/unit/engine/fixture.h"
 
+#include "backends/backend_table.h"
 #include "common/metrics.h"
 #include "engine/engine.h"
 #include "engine/schedule/schedule.h"

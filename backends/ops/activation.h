@@ -1,6 +1,6 @@
 /* Activations of gated feed-forward parts: kernels know them too. */
-#ifndef SL_BACKENDS_ACTIVATION_H
-#define SL_BACKENDS_ACTIVATION_H
+#ifndef SL_BACKENDS_OPS_ACTIVATION_H
+#define SL_BACKENDS_OPS_ACTIVATION_H
 
 /* How g and u, the products of gate and up, are combined:
  *   SwiGLU          silu(g) * u                                               (Shazeer 2020)
