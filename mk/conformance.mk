@@ -53,7 +53,8 @@ conformance: $(CONF_BIN) $(CUDA_FATBIN) $(if $(VULKAN_LAYERS),$(B)/sluice $(FAUL
 	  $(if $(BACKEND),,$(VULKAN_LAYERS) $(LZ_POCL))
 endif
 pocl-conformance: $(CONF_BIN) $(ZE_DRIVER)
-	$(TAP_SIDE) --timeout 3600 $(foreach t,$(CONF_BIN),"$(LZ_POCL_ENV) $(t) --backend level_zero")
+	$(TAP_SIDE) --timeout 3600 $(foreach t,$(CONF_BIN),"$(LZ_POCL_ENV) $(t) --backend level_zero") \
+	  $(patsubst %,"$(LZ_POCL_ENV) ZE_TEST_PLAIN=1 $(B)/tests/conformance/test_% --backend level_zero",matmul moe latent)
 
 ## make pocl-models         whole small models through the Level Zero backend and its kernels, run on the CPU (ONLY="qwen3moe f32")
 pocl-models: $(B)/sluice $(ZE_DRIVER)

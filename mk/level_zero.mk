@@ -42,7 +42,13 @@ LZ_TYPES_head_turned := $(LZ_FLOATS) $(LZ_QUANTS)
 LZ_TYPES_matmul_quant := $(LZ_QUANTS)
 LZ_TYPES_head_quant := $(LZ_QUANTS)
 LZ_TYPES_moe_quant := $(LZ_QUANTS)
-LZ_KERNELS := $(if $(LZ_LACKS),,$(patsubst backends/level_zero/kernels/%.cl,%,$(wildcard backends/level_zero/kernels/*.cl)))
+# Kernels that are another one compiled for subgroups (backends/level_zero/kernels.h), and with what.
+LZ_SUBGROUPS := matmul_quant_one matmul_quant_few moe_quant_one head_quant_one head_quant_few
+$(foreach k,$(LZ_SUBGROUPS),$(eval LZ_TYPES_$(k) := $(LZ_QUANTS)))
+lz_source = $(patsubst %_few,%,$(patsubst %_one,%,$(firstword $(subst ., ,$(1)))))
+lz_flags = -DKERNEL=$(firstword $(subst ., ,$(1))) $(if $(findstring .,$(1)),-DTYPE=$(lastword $(subst ., ,$(1)))) \
+  $(if $(filter $(firstword $(subst ., ,$(1))),$(LZ_SUBGROUPS)),-DSUBGROUPS $(if $(findstring _one,$(1)),-DTOK=1u))
+LZ_KERNELS := $(if $(LZ_LACKS),,$(patsubst backends/level_zero/kernels/%.cl,%,$(wildcard backends/level_zero/kernels/*.cl)) $(LZ_SUBGROUPS))
 # Names of modules: NAME, or NAME.TYPE.
 LZ_MODULES := $(foreach k,$(LZ_KERNELS),$(if $(LZ_TYPES_$(k)),$(addprefix $(k).,$(LZ_TYPES_$(k))),$(k)))
 
@@ -53,15 +59,19 @@ LZ_SPV := $(LZ_MODULES:%=$(LZ_DIR)/%.spv)
 LZ_CLANG = $(OPENCL_CLANG) -c -x cl -cl-std=CL1.2 -target spir64-unknown-unknown -O2 -Xclang -disable-llvm-passes \
   -Xclang -disable-lifetime-markers -Xclang -finclude-default-header -emit-llvm -I. -Wall -Wno-unused-function -Wno-constant-logical-operand $(if $(findstring -Werror,$(CFLAGS)),-Werror)
 define lz_rule
-$(LZ_DIR)/$(1).spv: backends/level_zero/kernels/$(firstword $(subst ., ,$(1))).cl mk/level_zero.mk
+$(LZ_DIR)/$(2)$(1).spv: backends/level_zero/kernels/$(lz_source).cl mk/level_zero.mk
 	@mkdir -p $$(@D)
 	$$(call say,spirv)
-	$(LZ_CLANG) $(if $(findstring .,$(1)),-DTYPE=$(lastword $(subst ., ,$(1)))) -MD -MF $$(@:.spv=.d) -MT $$@ -o $$@.bc $$<
+	$(LZ_CLANG) $(lz_flags) $(3) -MD -MF $$(@:.spv=.d) -MT $$@ -o $$@.bc $$<
 	$(LLVM_SPIRV) --spirv-max-version=1.2 --spirv-fp-contract=off $$@.bc -o $$@.new
 	$(if $(SPIRV_VAL),$(SPIRV_VAL) --target-env opencl2.2 $$@.new)
 	rm $$@.bc; mv $$@.new $$@
 endef
-$(foreach m,$(LZ_MODULES),$(eval $(call lz_rule,$(m))))
+$(foreach m,$(LZ_MODULES),$(eval $(call lz_rule,$(m),,)))
+
+# The same without subgroups, by local memory: the tests' driver runs these in place of those, since PoCL has none.
+LZ_EMULATED := $(foreach m,$(LZ_MODULES),$(if $(filter $(firstword $(subst ., ,$(m))),$(LZ_SUBGROUPS)),$(LZ_DIR)/emulated/$(m).spv))
+$(foreach m,$(LZ_EMULATED:$(LZ_DIR)/emulated/%.spv=%),$(eval $(call lz_rule,$(m),emulated/,-DEMULATED)))
 
 # The list of modules, rewritten only when it changes.
 LZ_LIST := $(B)/backends/level_zero/modules.S
@@ -97,11 +107,11 @@ LZ_OBJ := $(B)/backends/level_zero/modules.o
 OPENCL_HEADERS := $(shell printf '\#define CL_TARGET_OPENCL_VERSION 120\n\#include <CL/cl.h>\nyes_cl\n' | $(CC) -E -P - 2>/dev/null | grep yes_cl)
 ZE_DRIVER := $(if $(LZ_LACKS),,$(if $(OPENCL_HEADERS),$(B)/tests/support/ze_driver.so))
 ZE_DRIVER_SRC := $(wildcard tests/support/ze_driver/*.c)
-$(B)/tests/support/ze_driver.so: $(ZE_DRIVER_SRC) $(wildcard tests/support/ze_driver/*.h) mk/level_zero.mk
+$(B)/tests/support/ze_driver.so: $(ZE_DRIVER_SRC) $(wildcard tests/support/ze_driver/*.h) mk/level_zero.mk | $(LZ_EMULATED)
 	@mkdir -p $(@D)
 	$(call say,cc)
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) $(DRIVER_FLAGS) -fvisibility=hidden -o $@ $(ZE_DRIVER_SRC) -lOpenCL -lpthread
 
--include $(LZ_SPV:.spv=.d)
+-include $(LZ_SPV:.spv=.d) $(LZ_EMULATED:.spv=.d)
 # What a kernel includes no longer need be there.
 backends/level_zero/kernels/%.clh: ;

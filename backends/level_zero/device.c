@@ -89,13 +89,15 @@ static void set_caps(struct sl_level_zero *z) {
     caps->rows_alike = true; /* one kernel has generated and prompt rows */
     sl_lz_ops_caps(caps);
     sl_debug("level_zero:%u: %s, driver %u, %llu MiB, %s, buffers of at most %llu MiB, %u queue%s "
-             "that compute%s, copies %s",
+             "that compute%s, copies %s, %s",
              z->number, z->info.name, z->info.driver_version,
              (unsigned long long)(z->info.memory_bytes >> 20), sl_device_kind_name(z->info.kind),
              (unsigned long long)(z->info.max_alloc_bytes >> 20), z->info.n_queues,
              z->info.n_queues == 1 ? "" : "s", z->info.n_queues == 1 ? "s" : "",
              z->info.copy_ordinal == z->info.compute_ordinal ? "beside them"
-                                                             : "by engines of their own");
+                                                             : "by engines of their own",
+             z->info.subgroups ? "products by " SL_LZ_SUBGROUPS_NEED
+                               : "plain products: it lacks one of " SL_LZ_SUBGROUPS_NEED);
 }
 
 /* Finds the device that is asked for. */

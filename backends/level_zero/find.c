@@ -92,18 +92,24 @@ static ze_result_t find_properties(const struct sl_lz_loader *l, struct sl_lz_in
     info->shared_bytes = compute.maxSharedLocalMemory;
     info->max_group = compute.maxTotalGroupSize;
     info->max_groups = compute.maxGroupCountX;
-    for (uint32_t i = 0; i < compute.numSubGroupSizes && i < ZE_SUBGROUPSIZE_COUNT; i++)
+    for (uint32_t i = 0; i < compute.numSubGroupSizes && i < ZE_SUBGROUPSIZE_COUNT; i++) {
         if (compute.subGroupSizes[i] > info->subgroup_width)
             info->subgroup_width = compute.subGroupSizes[i];
+        info->subgroups = info->subgroups || compute.subGroupSizes[i] == SL_LZ_SUBGROUP;
+    }
     *out_is_gpu = device.type == ZE_DEVICE_TYPE_GPU;
     return result;
 }
 
-/* What kernels need: addresses are arguments, and arithmetic rounds as its definitions say. */
-static const char *missing_feature(const struct sl_lz_loader *l, const struct sl_lz_info *info) {
+/* What kernels need: addresses are arguments, and arithmetic rounds as its definitions say. Says
+ * too whether those for subgroups will do. */
+static const char *missing_feature(const struct sl_lz_loader *l, struct sl_lz_info *info) {
     ze_device_module_properties_t m = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES};
     if (l->DeviceGetModuleProperties(info->handle, &m))
         return "a list of what its kernels may do";
+    info->subgroups = info->subgroups && (m.flags & ZE_DEVICE_MODULE_FLAG_DP4A) &&
+                      (m.flags & ZE_DEVICE_MODULE_FLAG_FP16) &&
+                      (m.fp16flags & ZE_DEVICE_FP_FLAG_DENORM);
     if (m.spirvVersionSupported < (ze_api_version_t)ZE_MAKE_VERSION(1, 2))
         return "SPIR-V 1.2";
     if (!(m.fp32flags & ZE_DEVICE_FP_FLAG_FMA))
@@ -175,7 +181,8 @@ void sl_lz_describe(const struct sl_lz_loader *l, struct sl_lz_place place, uint
 }
 
 void sl_lz_model(const struct sl_lz_info *info, char out_model[SL_DEVICE_NAME_BYTES]) {
-    snprintf(out_model, SL_DEVICE_NAME_BYTES, "%.40s, driver %u", info->name, info->driver_version);
+    snprintf(out_model, SL_DEVICE_NAME_BYTES, "%.34s, driver %u, %s", info->name,
+             info->driver_version, info->subgroups ? "dp4a" : "plain");
 }
 
 enum sl_status sl_level_zero_enumerate(const char *loader_path, struct sl_device_found *out_found,

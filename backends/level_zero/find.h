@@ -7,6 +7,10 @@
 
 #define SL_LZ_NONE UINT32_MAX
 
+/* What a device must have for that: subgroups of SL_LZ_SUBGROUP, dot products of bytes as an
+ * instruction, and binary16 whose denormal numbers keep their value. */
+#define SL_LZ_SUBGROUPS_NEED "subgroups of 16, dp4a and fp16"
+
 /* Extensions of Intel's driver, which have no header: memory of the host's own becomes memory that
  * devices read and write as if the driver had allocated it. */
 typedef ze_result_t sl_lz_import_fn(ze_driver_handle_t driver, void *host, size_t bytes);
@@ -21,6 +25,7 @@ struct sl_lz_info {
     uint64_t memory_bytes;    /* of the largest of its memories */
     uint64_t max_alloc_bytes; /* an allocation's */
     uint32_t subgroup_width;  /* the widest */
+    bool subgroups;           /* it runs products by subgroups (SL_LZ_SUBGROUPS_NEED) */
     uint32_t shared_bytes;    /* of a workgroup */
     uint32_t max_group, max_groups;
     uint32_t compute_ordinal; /* group of queues that compute; SL_LZ_NONE: none */
@@ -41,7 +46,8 @@ enum sl_status sl_lz_list(const struct sl_lz_loader *loader, struct sl_lz_place 
 /* Describes one; what it lacks is in out_why_not. */
 void sl_lz_describe(const struct sl_lz_loader *loader, struct sl_lz_place place, uint32_t number,
                     struct sl_lz_info *out_info, struct sl_err *out_why_not);
-/* "Intel(R) Arc(TM) A770 Graphics, driver 17002026" */
+/* "Intel(R) Arc(TM) A770 Graphics, driver 17002026, dp4a" (its products by subgroups) or ", plain"
+ */
 void sl_lz_model(const struct sl_lz_info *info, char out_model[SL_DEVICE_NAME_BYTES]);
 
 #endif

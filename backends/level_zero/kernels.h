@@ -1,6 +1,8 @@
 /* The kernels and the struct that each has as its one argument, for the host and for OpenCL C
  * alike. Addresses are the device's; 0 stands for NULL. kernels/NAME.cl has the kernel NAME; of one
- * that is typed there is a module for each tensor type of its list in mk/level_zero.mk. */
+ * that is typed there is a module for each tensor type of its list in mk/level_zero.mk. NAME_one
+ * and NAME_few are NAME compiled for subgroups (kernels/product_sub.clh), for one row of input and
+ * for up to SL_LZ_PRODUCT_TOK: for devices that can (sl_lz_info). */
 #ifndef SL_BACKENDS_LEVEL_ZERO_KERNELS_H
 #define SL_BACKENDS_LEVEL_ZERO_KERNELS_H
 
@@ -22,6 +24,8 @@ typedef uint32_t sl_lz_u32;
     X(quantize, 64, 0)                                                                             \
     X(matmul_float, 64, 1)                                                                         \
     X(matmul_quant, 64, 1)                                                                         \
+    X(matmul_quant_one, 64, 1)                                                                     \
+    X(matmul_quant_few, 64, 1)                                                                     \
     X(rope_table, 64, 0)                                                                           \
     X(rope, 64, 0)                                                                                 \
     X(kv_write, 64, 0)                                                                             \
@@ -30,11 +34,14 @@ typedef uint32_t sl_lz_u32;
     X(attention_chosen, 64, 0)                                                                     \
     X(head_float, 64, 1)                                                                           \
     X(head_quant, 64, 1)                                                                           \
+    X(head_quant_one, 64, 1)                                                                       \
+    X(head_quant_few, 64, 1)                                                                       \
     X(head_turned, 64, 1)                                                                          \
     X(keep, 64, 0)                                                                                 \
     X(router, 64, 0)                                                                               \
     X(moe_float, 64, 1)                                                                            \
     X(moe_quant, 64, 1)                                                                            \
+    X(moe_quant_one, 64, 1)                                                                        \
     X(moe_combine, 64, 0)                                                                          \
     X(glu, 64, 0)                                                                                  \
     X(add_gated, 64, 0)                                                                            \
@@ -66,8 +73,11 @@ typedef uint32_t sl_lz_u32;
 
 /* Work-items of a group of a kernel that goes element by element. */
 #define SL_LZ_ELEMS 64u
-/* Rows of weights of a group, and rows of input that it takes with them. */
+/* Work-items of a subgroup, of kernels for them. */
+#define SL_LZ_SUBGROUP 16u
+/* Rows of weights of a group, of one by subgroups, and rows of input that it takes with them. */
 #define SL_LZ_PRODUCT_ROWS 4u
+#define SL_LZ_SUB_ROWS     8u
 #define SL_LZ_PRODUCT_TOK  8u
 /* Of 256 elements of quantised input: SL_QX_BYTES (backends/kernel_args.h) says what they are. */
 #define SL_LZ_QX_BYTES 320u

@@ -16,6 +16,23 @@ static inline uint64_t sl_lz_elems(uint64_t n) {
     return sl_div_up(n, SL_LZ_ELEMS);
 }
 
+/* Which kernel a product with quantised weights has, and the rows of weights and of input of a
+ * group of it. */
+struct sl_lz_product {
+    enum sl_lz_kernel kernel;
+    uint32_t rows, tok;
+};
+static inline struct sl_lz_product sl_lz_product(const struct sl_level_zero *z, enum sl_dtype t,
+                                                 uint32_t n_tok, enum sl_lz_kernel by_float,
+                                                 enum sl_lz_kernel plain, enum sl_lz_kernel one,
+                                                 enum sl_lz_kernel few) {
+    if (sl_is_float(t) || !z->info.subgroups)
+        return (struct sl_lz_product){sl_is_float(t) ? by_float : plain, SL_LZ_PRODUCT_ROWS,
+                                      SL_LZ_PRODUCT_TOK};
+    return (struct sl_lz_product){n_tok == 1 ? one : few, SL_LZ_SUB_ROWS,
+                                  n_tok == 1 ? 1 : SL_LZ_PRODUCT_TOK};
+}
+
 /* Quantises n_rows rows of n elements at x, stride elements apart, for products with type t. */
 enum sl_status sl_lz_quantize(struct sl_level_zero *z, enum sl_dtype t, uint64_t x, uint32_t n_rows,
                               uint32_t n, uint32_t stride, uint64_t y) SL_MUST_CHECK;

@@ -38,9 +38,11 @@ static enum sl_status product(struct sl_level_zero *z, const struct sl_op_matmul
                                    .n_out = o->w.n_out,
                                    .n_tok = a->n_tok,
                                    .add = o->add};
-    enum sl_lz_kernel kernel = sl_is_float(o->w.dtype) ? SL_LZ_matmul_float : SL_LZ_matmul_quant;
-    uint64_t n = sl_div_up(o->w.n_out, SL_LZ_PRODUCT_ROWS) * sl_div_up(a->n_tok, SL_LZ_PRODUCT_TOK);
-    return n ? sl_lz_launch(z, kernel, (uint32_t)o->w.dtype, n, &k, sizeof k) : SL_OK;
+    const struct sl_lz_product p =
+        sl_lz_product(z, o->w.dtype, a->n_tok, SL_LZ_matmul_float, SL_LZ_matmul_quant,
+                      SL_LZ_matmul_quant_one, SL_LZ_matmul_quant_few);
+    uint64_t n = sl_div_up(o->w.n_out, p.rows) * sl_div_up(a->n_tok, p.tok);
+    return n ? sl_lz_launch(z, p.kernel, (uint32_t)o->w.dtype, n, &k, sizeof k) : SL_OK;
 }
 
 enum sl_status sl_lz_op_matmul(struct sl_device *d, const struct sl_op_matmul *a) {
@@ -105,8 +107,9 @@ enum sl_status sl_lz_op_head_matmul(struct sl_device *d, const struct sl_op_head
                               sl_addr_of(z->scratch)));
         k.x = sl_addr_of(z->scratch);
     }
-    uint64_t n = sl_div_up(a->n_out, SL_LZ_PRODUCT_ROWS) * a->n_heads *
-                 sl_div_up(a->n_tok, SL_LZ_PRODUCT_TOK);
-    return sl_lz_launch(z, is_float ? SL_LZ_head_float : SL_LZ_head_quant, (uint32_t)a->dtype, n,
-                        &k, sizeof k);
+    const struct sl_lz_product p =
+        sl_lz_product(z, a->dtype, a->n_tok, SL_LZ_head_float, SL_LZ_head_quant,
+                      SL_LZ_head_quant_one, SL_LZ_head_quant_few);
+    uint64_t n = sl_div_up(a->n_out, p.rows) * a->n_heads * sl_div_up(a->n_tok, p.tok);
+    return sl_lz_launch(z, p.kernel, (uint32_t)a->dtype, n, &k, sizeof k);
 }

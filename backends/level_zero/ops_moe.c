@@ -53,8 +53,9 @@ static enum sl_status product(struct run *r, int which) {
                                 .which = (uint32_t)which,
                                 .by_pair = down,
                                 .to_pair = down};
-    uint64_t n = sl_div_up(n_out, SL_LZ_PRODUCT_ROWS) * a->n_pairs;
-    return sl_lz_launch(r->z, is_float ? SL_LZ_moe_float : SL_LZ_moe_quant, (uint32_t)t, n, &k,
+    const struct sl_lz_product p = sl_lz_product(r->z, t, 1, SL_LZ_moe_float, SL_LZ_moe_quant,
+                                                 SL_LZ_moe_quant_one, SL_LZ_moe_quant_one);
+    return sl_lz_launch(r->z, p.kernel, (uint32_t)t, sl_div_up(n_out, p.rows) * a->n_pairs, &k,
                         sizeof k);
 }
 

@@ -18,6 +18,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RUN = ["-q", "-n", "6", "--temp", "0", "-p", "a b", "--heat-file", "off"]
+PRODUCTS = ("test_matmul", "test_moe", "test_latent") # whose kernels there are for subgroups too
 LOST, DEVICE_OOM, UNBUILT = "0x70000001", "0x70000003", "0x70000004"
 
 
@@ -25,6 +26,7 @@ def variables(driver):
     """What was compiled is kept beside the driver: of several runs only the first compiles."""
     kept = os.path.join(os.path.dirname(os.path.abspath(driver)), "pocl")
     return {"ZE_ENABLE_ALT_DRIVERS": os.path.abspath(driver), "ZE_TEST_CACHE": os.path.join(kept, "bitcode"), "ZE_TEST_DEVICES": "2",
+            "ZE_TEST_EMULATED": os.path.join(ROOT, "build", "level_zero"),
             "POCL_CACHE_DIR": os.path.join(kept, "kernels"), "ZE_ENABLE_VALIDATION_LAYER": "1", "ZE_ENABLE_PARAMETER_VALIDATION": "1"}
 
 
@@ -98,6 +100,9 @@ def listed(t):
     t.report("two devices are listed", [x["id"] for x in found] == ["level_zero:0", "level_zero:1"], err)
     t.report("... with memory, kind, width and largest allocation", d.get("usable") and d["memory_bytes"] == 1 << 30 and
              d["kind"] == "discrete" and d["subgroup_width"] == 16 and d["max_alloc_bytes"] == 256 << 20, found)
+    t.report("... and which kernels it has", d["name"].endswith(", dp4a"), found)
+    found, said, err = t.devices(ZE_TEST_PLAIN="1")
+    t.report("... without dp4a the plain ones", found and found[0]["name"].endswith(", plain"), found)
     found, said, err = t.devices(ZE_TEST_KIND="integrated")
     t.report("an integrated one is listed, and why it is not used", found and not found[0]["usable"] and
              found[0]["kind"] == "integrated" and "integrated GPUs" in found[0]["why_not"], found)
@@ -120,6 +125,8 @@ def placed(t, name, model):
                         ("slices of 7 rows", ["--device", "level_zero:0", "-b", "7"])):
         there, err = t.score(*args, model=model)
         t.report(f"{name}, {where}: the same bits", here and there == here, err)
+    there, err = t.score("--device", "level_zero:0", "--experts", "resident", model=model, ZE_TEST_PLAIN="1")
+    t.report(f"{name}, plain kernels: the same bits", here and there == here, err)
     there, err = t.score("--device", "level_zero:0", "-b", "32", model=model, ZE_TEST_MAX_ALLOC_MIB="4", ZE_TEST_COPY_ENGINES="0")
     t.report(f"{name}, allocations of at most 4 MiB, and no copy engines: the same bits", here and there == here, err)
 
@@ -162,8 +169,10 @@ def main():
         failing(t)
         for program in sys.argv[3:]:
             argv = program.split()
-            code, out, err = t.run(argv + ["--backend", "level_zero", "--reference", "fast"])
-            t.report(" ".join([os.path.basename(argv[0])] + argv[1:]), code == 0, out + err)
+            name = os.path.basename(argv[0])
+            for plain in ("0", "1") if name in PRODUCTS else ("0",):
+                code, out, err = t.run(argv + ["--backend", "level_zero", "--reference", "fast"], ZE_TEST_PLAIN=plain)
+                t.report(" ".join([name] + argv[1:] + ["plain"] * int(plain)), code == 0, out + err)
         print(f"1..{t.n}")
     sys.exit(1 if t.failed else 0)
 

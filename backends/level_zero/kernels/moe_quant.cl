@@ -1,6 +1,6 @@
 #include "moe.clh"
 
-GROUP(64) kernel void moe_quant(const struct sl_lz_moe a) {
+GROUP(64) SUBGROUPS_OF_16 kernel void KERNEL(const struct sl_lz_moe a) {
     local struct parts p;
     moe(a, &p);
 }

@@ -175,8 +175,12 @@ static ze_result_t compute_properties(ze_device_handle_t h, ze_device_compute_pr
 static ze_result_t module_properties(ze_device_handle_t h, ze_device_module_properties_t *out) {
     ENTER(zeDeviceGetModuleProperties, h);
     out->spirvVersionSupported = ZE_MAKE_VERSION(1, 2);
-    out->flags = 0;
-    out->fp16flags = out->fp64flags = 0;
+    bool plain = ze_number("ZE_TEST_PLAIN", 0);
+    out->flags = plain ? 0 : ZE_DEVICE_MODULE_FLAG_FP16 | ZE_DEVICE_MODULE_FLAG_DP4A;
+    out->fp16flags = plain ? 0
+                           : ZE_DEVICE_FP_FLAG_DENORM | ZE_DEVICE_FP_FLAG_INF_NAN |
+                                 ZE_DEVICE_FP_FLAG_ROUND_TO_NEAREST;
+    out->fp64flags = 0;
     out->fp32flags = ZE_DEVICE_FP_FLAG_DENORM | ZE_DEVICE_FP_FLAG_INF_NAN |
                      ZE_DEVICE_FP_FLAG_ROUND_TO_NEAREST | ZE_DEVICE_FP_FLAG_FMA;
     out->maxArgumentsSize = 2048;

@@ -1,6 +1,7 @@
 /* Modules and kernels: SPIR-V becomes LLVM's form by llvm-spirv, and that a program of OpenCL's. */
 #include "tests/support/ze_driver/internal.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -97,6 +98,56 @@ static uint64_t hash(const uint8_t *p, size_t n) {
     return h;
 }
 
+/* ---- what stands for modules with subgroups, which PoCL lacks ---- */
+
+static struct emulated {
+    char *name;
+    uint64_t hash; /* of the module that it stands for */
+} * emulated;
+static uint32_t n_emulated;
+
+/* The names in ZE_TEST_EMULATED/emulated, and the hashes of those beside it. With the lock. */
+static void list_emulated(const char *dir) {
+    char path[600];
+    snprintf(path, sizeof path, "%.480s/emulated", dir);
+    DIR *d = emulated ? NULL : opendir(path);
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        size_t n = strlen(e->d_name), bytes = 0;
+        if (n < 4 || strcmp(e->d_name + n - 4, ".spv") != 0 || n > 100)
+            continue;
+        snprintf(path, sizeof path, "%.480s/%.100s", dir, e->d_name);
+        uint8_t *data = read_file(path, &bytes);
+        struct emulated *more = realloc(emulated, (n_emulated + 1) * sizeof *emulated);
+        if (data && more) {
+            emulated = more;
+            emulated[n_emulated++] = (struct emulated){strdup(e->d_name), hash(data, bytes)};
+        }
+        free(data);
+    }
+    if (d)
+        closedir(d);
+}
+
+/* The module that is to run instead, or NULL: this one itself. */
+static uint8_t *instead(const uint8_t *spirv, size_t bytes, size_t *out_bytes) {
+    const char *dir = getenv("ZE_TEST_EMULATED");
+    uint8_t *data = NULL;
+    uint64_t h = hash(spirv, bytes);
+    char path[600];
+    if (!dir || !*dir)
+        return NULL;
+    pthread_mutex_lock(&ze_lock);
+    list_emulated(dir);
+    for (uint32_t i = 0; i < n_emulated && !data; i++)
+        if (emulated[i].hash == h) {
+            snprintf(path, sizeof path, "%.480s/emulated/%.100s", dir, emulated[i].name);
+            data = read_file(path, out_bytes);
+            ze_counts.n_emulated += data != NULL;
+        }
+    pthread_mutex_unlock(&ze_lock);
+    return data;
+}
+
 /* A program's bitcode, kept under its hash where there is a folder for that. */
 static void *bitcode(const uint8_t *spirv, size_t bytes, size_t *out_bytes) {
     const char *kept = getenv("ZE_TEST_CACHE");
@@ -136,7 +187,11 @@ static ze_result_t module_create(ze_context_handle_t c, ze_device_handle_t d,
     cl_int result = 0, loaded = 0;
     if (desc->format != ZE_MODULE_FORMAT_IL_SPIRV)
         return ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION;
-    unsigned char *data = bitcode(desc->pInputModule, desc->inputSize, &bytes);
+    size_t other_bytes = 0;
+    uint8_t *other = instead(desc->pInputModule, desc->inputSize, &other_bytes);
+    unsigned char *data = other ? bitcode(other, other_bytes, &bytes)
+                                : bitcode(desc->pInputModule, desc->inputSize, &bytes);
+    free(other);
     struct module *m = calloc(1, sizeof *m);
     pthread_mutex_lock(&ze_lock);
     if (!data || !m || !start())

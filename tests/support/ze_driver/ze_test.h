@@ -16,7 +16,10 @@
  *   ZE_TEST_NO_IMPORT=1        it cannot use memory of the host's own
  *   ZE_TEST_FAIL=NAME:N:RESULT[,...]  the N-th call of that function (from 1) returns RESULT, a
  *                              number; ZE_RESULT_ERROR_DEVICE_LOST loses that device for good
- *   ZE_TEST_CACHE=DIR          where translated kernels are kept; without: nowhere */
+ *   ZE_TEST_PLAIN=1            its module properties are those of a card without dp4a and fp16
+ *   ZE_TEST_EMULATED=DIR       build/level_zero: modules of DIR that are in DIR/emulated too are
+ * run as they are there, without subgroups, which PoCL lacks ZE_TEST_CACHE=DIR          where
+ * translated kernels are kept; without: nowhere */
 #ifndef SL_TESTS_ZE_TEST_H
 #define SL_TESTS_ZE_TEST_H
 
@@ -27,7 +30,8 @@
 struct ze_test_counts {
     uint64_t device_bytes[ZE_TEST_MAX_DEVICES], host_bytes, imported_bytes; /* now */
     uint64_t n_allocs, n_launches, n_copies;                                /* ever */
-    uint32_t n_lists, n_event_pools, n_modules, n_kernels, n_contexts;      /* now */
+    uint64_t n_emulated; /* modules that were run as DIR/emulated has them, ever */
+    uint32_t n_lists, n_event_pools, n_modules, n_kernels, n_contexts; /* now */
 };
 
 /* Looked up in the library by tests. */

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "backends/level_zero/level_zero_internal.h"
+#include "backends/level_zero/ops.h"
 #include "tests/support/ze_driver/ze_test.h"
 
 #include <dlfcn.h>
@@ -40,6 +40,7 @@ static int reset(void **state) {
     unsetenv("ZE_TEST_KIND");
     unsetenv("ZE_TEST_NO_IMPORT");
     unsetenv("ZE_TEST_COPY_ENGINES");
+    unsetenv("ZE_TEST_PLAIN");
     set_fail("");
     memset(&err, 0, sizeof err);
     return 0;
@@ -90,7 +91,7 @@ static void what_a_card_is(void **state) {
     assert_int_equal(sl_level_zero_backend.enumerate(found, 4, &n, &err), SL_OK);
     assert_int_equal(n, 2);
     assert_string_equal(found[1].id, "level_zero:1");
-    assert_string_equal(found[1].model, "Test GPU 1, driver 7");
+    assert_string_equal(found[1].model, "Test GPU 1, driver 7, dp4a");
     assert_string_equal(found[1].why_not.text, "");
     assert_int_equal(found[1].memory_bytes, MEMORY_MIB * MIB);
     struct sl_device *d = opened(1);
@@ -112,6 +113,34 @@ static void refused(uint32_t number, const char *says) {
     assert_int_equal(open_level_zero(number, &d), SL_ERR_UNSUPPORTED);
     if (!strstr(err.text, says))
         fail_msg("not \"%s\", but \"%s\"", says, err.text);
+}
+
+/* Which kernels a product has, by what the card can. */
+static void kernels_by_card(void **state) {
+    (void)state;
+    for (int plain = 0; plain < 2; plain++) {
+        setenv("ZE_TEST_PLAIN", plain ? "1" : "0", 1);
+        struct sl_device *d = opened(0);
+        const struct sl_level_zero *z = (struct sl_level_zero *)d;
+        struct sl_lz_product one =
+            sl_lz_product(z, SL_DTYPE_Q4_K, 1, SL_LZ_matmul_float, SL_LZ_matmul_quant,
+                          SL_LZ_matmul_quant_one, SL_LZ_matmul_quant_few);
+        struct sl_lz_product few =
+            sl_lz_product(z, SL_DTYPE_Q4_K, 2, SL_LZ_matmul_float, SL_LZ_matmul_quant,
+                          SL_LZ_matmul_quant_one, SL_LZ_matmul_quant_few);
+        struct sl_lz_product f16 =
+            sl_lz_product(z, SL_DTYPE_F16, 1, SL_LZ_matmul_float, SL_LZ_matmul_quant,
+                          SL_LZ_matmul_quant_one, SL_LZ_matmul_quant_few);
+        assert_int_equal(one.kernel, plain ? SL_LZ_matmul_quant : SL_LZ_matmul_quant_one);
+        assert_int_equal(few.kernel, plain ? SL_LZ_matmul_quant : SL_LZ_matmul_quant_few);
+        assert_int_equal(f16.kernel, SL_LZ_matmul_float);
+        assert_non_null(strstr(d->caps.model, plain ? ", plain" : ", dp4a"));
+        for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++) /* none lacks what another has */
+            assert_int_equal(sl_lz_has_kernel(SL_LZ_matmul_quant, (enum sl_dtype)t),
+                             sl_lz_has_kernel(SL_LZ_moe_quant_one, (enum sl_dtype)t));
+        sl_device_close(&d);
+    }
+    all_is_freed();
 }
 
 static void what_is_not_used(void **state) {
@@ -405,6 +434,7 @@ int main(int argc, char **argv) {
     (void)argc;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(what_a_card_is, reset),
+        cmocka_unit_test_setup(kernels_by_card, reset),
         cmocka_unit_test_setup(what_is_not_used, reset),
         cmocka_unit_test_setup(loaders_that_are_none, reset),
         cmocka_unit_test_setup(copies, reset),
