@@ -142,15 +142,6 @@ SL_INLINE __m256i block8_bytes(enum sl_dtype t, const uint8_t *b) {
     return u;
 }
 
-/* 2^(e - 128) of the low bytes. */
-SL_INLINE __m256 y_from_e8m0(__m256i a) {
-    __m256i e = _mm256_and_si256(a, _mm256_set1_epi32(255));
-    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
-    __m256i tiny = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
-    return _mm256_castsi256_ps(
-        _mm256_blendv_epi8(normal, tiny, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
-}
-
 SL_INLINE void vec_block8(enum sl_dtype t, const int nt, const struct sl_mm_rows *w,
                           const void *const *xv, float *const *out) {
     const struct block_traits tr = block_traits(t);
@@ -191,7 +182,9 @@ SL_INLINE void vec_block8(enum sl_dtype t, const int nt, const struct sl_mm_rows
             if (tr.offset && !block8_signed(t)) /* exact: below 2^20 */
                 f = _mm256_fnmadd_ps(_mm256_set1_ps(tr.offset), sums, f);
             __m256i h = y_gather8(row, at);
-            __m256 d = t == SL_DTYPE_MXFP4 ? y_from_e8m0(h) : y_from_f16(h, 0);
+            __m256 d = t == SL_DTYPE_MXFP4
+                           ? y_from_e8m0(_mm256_and_si256(h, _mm256_set1_epi32(255)))
+                           : y_from_f16(h, 0);
             __m256 dxs = y_per_input(dx, nt);
             total = _mm256_fmadd_ps(_mm256_mul_ps(d, dxs), f, total);
             if (tr.has_min) /* dmin = -m */

@@ -261,25 +261,19 @@ SL_INLINE v block_dot(enum sl_dtype t, v acc, v lo, v xl, v hi, v xh) {
     return v_dpbusd(v_dpbusd(acc, lo, xl), hi, xh);
 }
 
-/* d of 16 rows: f16 bits, or MXFP4's exponents already as floats. */
+/* d of 16 rows: the bits of an f16, or MXFP4's exponent. */
 struct block_scales {
     _Alignas(64) uint16_t d[16], m[16];
-    _Alignas(64) float e8m0[16];
 };
 
 SL_INLINE void block_scale(enum sl_dtype t, const uint8_t *b, struct block_scales *s, uint32_t r) {
-    if (t == SL_DTYPE_MXFP4) {
-        uint32_t bits = b[0] < 2 ? 0x00200000u << b[0] : (uint32_t)(b[0] - 1) << 23;
-        memcpy(&s->e8m0[r], &bits, 4);
-        return;
-    }
-    s->d[r] = ld16(b);
+    s->d[r] = t == SL_DTYPE_MXFP4 ? b[0] : ld16(b);
     if (block_traits(t).has_min)
         s->m[r] = ld16(b + 2);
 }
 
 SL_INLINE vf block_d(enum sl_dtype t, const struct block_scales *s) {
-    return t == SL_DTYPE_MXFP4 ? vf_load(s->e8m0) : vf_from_f16(s->d);
+    return t == SL_DTYPE_MXFP4 ? vf_from_e8m0(s->d) : vf_from_f16(s->d);
 }
 
 SL_INLINE void vec_block(enum sl_dtype t, const struct sl_mm_rows *w, const void *xv, float *out) {

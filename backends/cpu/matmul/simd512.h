@@ -24,6 +24,14 @@
 
 #define SL_INLINE static inline __attribute__((always_inline))
 
+/* 2^(e - 128) of 0 <= e < 256. */
+SL_INLINE __m256 y_from_e8m0(__m256i e) {
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    __m256i tiny = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    return _mm256_castsi256_ps(
+        _mm256_blendv_epi8(normal, tiny, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
+}
+
 #ifdef __AVX512BW__
 
 typedef __m512i v;
@@ -253,6 +261,14 @@ SL_INLINE vf vf_from_f16(const void *p) {
 SL_INLINE vf vf_from_bf16(const void *p) {
     return _mm512_castsi512_ps(
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+/* Of 16-bit exponents. */
+SL_INLINE vf vf_from_e8m0(const void *p) {
+    __m512i e = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+    __m512i tiny = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
+    return _mm512_castsi512_ps(
+        _mm512_mask_mov_epi32(normal, _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)), tiny));
 }
 SL_INLINE vf vf_from_int(v a) {
     return _mm512_cvtepi32_ps(a);
@@ -509,6 +525,10 @@ SL_INLINE __m256 y_from_bf16(const void *p) {
 }
 SL_INLINE vf vf_from_bf16(const void *p) {
     return (vf){y_from_bf16(p), y_from_bf16((const char *)p + 16)};
+}
+SL_INLINE vf vf_from_e8m0(const void *p) {
+    return (vf){y_from_e8m0(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p))),
+                y_from_e8m0(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p + 1)))};
 }
 SL_INLINE vf vf_from_int(v a) {
     return (vf){_mm256_cvtepi32_ps(a.l), _mm256_cvtepi32_ps(a.h)};
