@@ -5,7 +5,7 @@
 #include "common/cond.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "engine/forward/route_recorder.h"
+#include "engine/trace/route_recorder.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -20,8 +20,8 @@ LAYER_cli      := common model backends streaming net pull engine cluster server
 # each backend fills, and what they share.
 ROOMS := backends/ops backends backends/kernels backends/cpu/matmul backends/cpu backends/null backends/gpu backends/cuda backends/hip backends/vulkan backends/level_zero backends/registry \
   model/gguf model/arch model/tokenizer model/jinja model/grammar model/chat model/synth \
-  engine/types engine/trace engine/sample engine/session engine/heat engine/lane engine/predict \
-  engine/reads engine/tables engine/experts engine/forward engine/observe engine/stage engine/prefix \
+  engine/types engine/step engine/trace engine/sample engine/session engine/heat engine/lane engine/predict \
+  engine/reads engine/tables engine/experts engine/weights engine/forward engine/observe engine/stage engine/prefix \
   engine/plan engine/schedule engine \
   server/types server/answer server/wire server/request server/exchange server/api server/observe server \
   cli/process cli/options cli/measure cli/bench cli/inspect cli/plan cli/run cli/serve cli
@@ -46,7 +46,8 @@ ROOM_model/grammar   := model/tokenizer
 ROOM_model/chat      := model/grammar model/jinja model/tokenizer
 ROOM_model/synth     := model/arch model/gguf
 ROOM_engine/types    :=
-ROOM_engine/trace    :=
+ROOM_engine/step     :=
+ROOM_engine/trace    := engine/step
 ROOM_engine/sample   := engine/types
 ROOM_engine/session  := engine/sample engine/types
 ROOM_engine/heat     :=
@@ -55,12 +56,13 @@ ROOM_engine/predict  :=
 ROOM_engine/reads    := engine/trace engine/types
 ROOM_engine/tables   := engine/reads engine/trace engine/types
 ROOM_engine/experts  := engine/heat engine/lane engine/predict engine/reads engine/trace engine/types
-ROOM_engine/forward  := engine/experts engine/lane engine/sample engine/tables engine/trace engine/types
+ROOM_engine/weights  := engine/tables engine/types
+ROOM_engine/forward  := engine/experts engine/lane engine/sample engine/step engine/tables engine/trace engine/types engine/weights
 ROOM_engine/observe  := engine/experts engine/reads engine/types
-ROOM_engine/stage    := engine/experts engine/forward engine/heat engine/observe engine/tables engine/trace engine/types
+ROOM_engine/stage    := engine/experts engine/forward engine/heat engine/observe engine/step engine/tables engine/trace engine/types engine/weights
 ROOM_engine/prefix   := engine/forward engine/types
-ROOM_engine/plan     := engine/experts engine/forward engine/heat engine/lane engine/observe engine/prefix engine/reads engine/sample engine/session engine/stage engine/tables engine/types
-ROOM_engine/schedule := engine/forward engine/observe engine/plan engine/prefix engine/sample engine/session engine/stage engine/trace engine/types
+ROOM_engine/plan     := engine/experts engine/forward engine/heat engine/lane engine/observe engine/prefix engine/reads engine/sample engine/session engine/stage engine/step engine/tables engine/types engine/weights
+ROOM_engine/schedule := engine/forward engine/observe engine/plan engine/prefix engine/sample engine/session engine/stage engine/step engine/trace engine/types
 ROOM_engine          := $(filter engine/%,$(ROOMS))
 ROOM_server/types    :=
 ROOM_server/answer   :=

@@ -10,11 +10,11 @@
 #include "engine/experts/expert_fetch.h"
 #include "engine/forward/kv.h"
 #include "engine/types/plan.h"
-#include "engine/forward/step.h"
+#include "engine/step/step.h"
 #include "engine/tables/table_store.h"
 #include "engine/trace/timeline.h"
 #include "engine/sample/vocab_pass.h"
-#include "engine/forward/weights.h"
+#include "engine/weights/weights.h"
 
 struct sl_forward;
 

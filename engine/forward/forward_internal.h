@@ -8,7 +8,7 @@
 #include "engine/experts/expert_fetch.h"
 #include "engine/forward/forward.h"
 #include "engine/forward/layer_kind.h"
-#include "engine/forward/route_recorder.h"
+#include "engine/trace/route_recorder.h"
 #include "streaming/slab.h"
 
 #include <stdatomic.h>

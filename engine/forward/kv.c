@@ -1,7 +1,7 @@
 #include "engine/forward/kv.h"
 
 #include "common/metrics.h"
-#include "engine/forward/step.h"
+#include "engine/step/step.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 #include "engine/stage/micro_batch.h"
 #include "engine/stage/stage_remote.h"
 #include "engine/tables/table_store.h"
-#include "engine/forward/weights.h"
+#include "engine/weights/weights.h"
 #include "model/arch/model_slice.h"
 
 #include <assert.h>

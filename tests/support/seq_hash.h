@@ -17,7 +17,7 @@
 
 #include "backends/ops/kv.h"
 #include "engine/forward/seq_state.h"
-#include "engine/forward/step.h"
+#include "engine/step/step.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "engine/forward/layer_kind.h"
-#include "engine/forward/weights.h"
+#include "engine/weights/weights.h"
 #include "engine/plan/stage_costs.h"
 #include "engine/tables/table_layout.h"
 #include "model/arch/model_slice.h"

@@ -6,7 +6,7 @@
 #include "engine/forward/kv.h"
 #include "engine/plan/memory_plan.h"
 #include "engine/forward/rope_freq.h"
-#include "engine/forward/weights.h"
+#include "engine/weights/weights.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* A step's tables as a device gets them: all that ops read, in no more room than its rows need. */
 #include "tests/unit/engine/fixture.h"
 
-#include "engine/forward/step.h"
+#include "engine/step/step.h"
 
 #define MAX_ROWS 200u
 

@@ -1,4 +1,4 @@
-#include "engine/forward/weights.h"
+#include "engine/weights/weights.h"
 
 #include "common/clock.h"
 #include "common/log.h"

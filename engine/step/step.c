@@ -1,4 +1,4 @@
-#include "engine/forward/step.h"
+#include "engine/step/step.h"
 
 #include "backends/backend.h"
 #include "backends/ops/kv.h"

@@ -1,8 +1,8 @@
-#include "engine/forward/route_recorder.h"
+#include "engine/trace/route_recorder.h"
 
 #include "common/log.h"
 #include "common/output.h"
-#include "engine/forward/step.h"
+#include "engine/step/step.h"
 #include "expert_cache/trace.h"
 
 #include <errno.h>
