@@ -65,6 +65,13 @@ enum sl_status sl_gpu_cut_glu(struct sl_device *d, const struct sl_op_cut_glu *a
     return SL_LAUNCH((struct sl_gpu *)d, SL_KERNEL_elem_cut_glu, grid, BLOCK, 0, k);
 }
 
+enum sl_status sl_gpu_clamped_glu(struct sl_device *d, const struct sl_op_clamped_glu *a) {
+    struct sl_karg_clamped_glu k = {
+        a->gate, a->up, a->y, a->n, SL_SWIGLU_CLAMPED_ALPHA, SL_SWIGLU_CLAMPED_LIMIT};
+    struct sl_dim3 grid = {sl_ceil_div(a->n, 256), 1, 1};
+    return SL_LAUNCH((struct sl_gpu *)d, SL_KERNEL_elem_clamped_glu, grid, BLOCK, 0, k);
+}
+
 enum sl_status sl_gpu_bias(struct sl_device *d, const struct sl_op_bias *a) {
     struct sl_karg_bias k = {a->x, a->b, a->n};
     struct sl_dim3 grid = {a->n_tok, sl_ceil_div(a->n, 256), 1};

@@ -1,6 +1,7 @@
 /* Ops that go element by element and that not every model has. */
 #include "backends/kernels/device.cuh"
 #include "backends/kernels/elem.h"
+#include "backends/kernels/moe.cuh"
 #include "backends/kernels/router.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -134,4 +135,14 @@ extern "C" __global__ void __launch_bounds__(256)
     uint64_t i = (uint64_t)blockIdx.x * 256 + threadIdx.x;
     if (i < a.n)
         a.y[i] = sl_dev_cut_glu(a.gate[i], a.up[i], a.limit);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    sl_k_elem_clamped_glu(SL_KERNEL_ARGS(sl_karg_clamped_glu, a)) {
+    sl_grid_begin();
+    uint64_t i = (uint64_t)blockIdx.x * 256 + threadIdx.x;
+    struct sl_karg_experts of = {};
+    of.alpha = a.alpha, of.limit = a.limit, of.activation = SL_SWIGLU_CLAMPED;
+    if (i < a.n)
+        a.y[i] = sl_moe_activated(of, a.gate[i], a.up[i]);
 }

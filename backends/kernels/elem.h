@@ -88,4 +88,13 @@ struct sl_karg_limited_glu {
     float limit;
 };
 
+/* As struct sl_op_clamped_glu; alpha and limit as in struct sl_karg_experts. grid (ceil(n / 256)),
+ * 256 threads. */
+struct sl_karg_clamped_glu {
+    const float *gate, *up;
+    float *y;
+    uint64_t n;
+    float alpha, limit;
+};
+
 #endif

@@ -158,6 +158,7 @@
     F(X, elem_relu_squared, ONE, struct sl_karg_relu_squared, OP(relu_squared), 0, false)          \
     F(X, elem_limited_glu, ONE, struct sl_karg_limited_glu, OP(limited_glu), 0, false)             \
     F(X, elem_cut_glu, ONE, struct sl_karg_limited_glu, OP(cut_glu), 0, false)                     \
+    F(X, elem_clamped_glu, ONE, struct sl_karg_clamped_glu, OP(clamped_glu), 0, false)             \
     F(X, elem_bias, ONE, struct sl_karg_bias, OP(bias), 0, false)                                  \
     F(X, elem_gelu_rows, ONE, struct sl_karg_gelu_rows, OP(gelu_rows), 0, false)                   \
     F(X, elem_combine, ONE, struct sl_karg_moe_combine, OP(moe_combine), 0, false)                 \
