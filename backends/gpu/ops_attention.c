@@ -1,4 +1,4 @@
-/* sl_op_attention and sl_op_kv_write. */
+/* The ops of attention, to heads, blocks of positions and latents; sl_op_kv_write. */
 #include "backends/gpu/ops_internal.h"
 
 /* Values of 512 elements have up to four times the parts. Latents have fewer rows at once. */
@@ -129,20 +129,38 @@ static int dim_class(const struct sl_op_attention *a) {
     return addresses % 16 ? -1 : head_class(kv->dtype, kv->head_dim_k, kv->head_dim_v);
 }
 
-static bool split_fits(const struct sl_gpu *c, int class) {
-    return class >= 0 && sl_gpu_has(c, SL_FAMILY_attention_split, (uint32_t) class) &&
+/* Attention to all of a row's positions, or to those of blocks that were chosen, which have kernels
+ * of their own. What decides how a row goes is the same for both, so that they give the same bits;
+ * but for heads of SL_WIDE_DIM, of which there are none with blocks. */
+struct heads {
+    struct sl_op_attention a;
+    const uint32_t *chosen; /* NULL: all */
+    uint32_t n_top, block;
+    uint32_t most_pages; /* that a row sees at most */
+};
+
+static enum sl_kernel_family split_family(bool blocks) {
+    return blocks ? SL_FAMILY_attention_split_blocks : SL_FAMILY_attention_split;
+}
+static enum sl_kernel_family tile_family(bool blocks) {
+    return blocks ? SL_FAMILY_attention_tile_blocks : SL_FAMILY_attention_tile;
+}
+
+static bool split_fits(const struct sl_gpu *c, bool blocks, int class) {
+    return class >= 0 && sl_gpu_has(c, split_family(blocks), (uint32_t) class) &&
            SL_ATTN_SPLIT_SMEM(64u << class) + SL_ATTN_SPLIT_STATIC_SMEM(64u << class) <=
                c->max_smem_bytes;
 }
 
-static bool tile_fits(const struct sl_gpu *c, int class) {
-    return class >= 0 && sl_gpu_has(c, SL_FAMILY_attention_tile, (uint32_t) class) &&
+static bool tile_fits(const struct sl_gpu *c, bool blocks, int class) {
+    return class >= 0 && sl_gpu_has(c, tile_family(blocks), (uint32_t) class) &&
            SL_ATTN_TILE_SMEM(64u << class) <= c->max_smem_bytes;
 }
 
 bool sl_gpu_attention_fits(const struct sl_gpu *c, const struct sl_op_need *need) {
     uint32_t dim_k = need->head_dim_k, dim_v = need->head_dim_v;
-    return (!need->extra && split_fits(c, head_class(need->dtype, dim_k, dim_v))) ||
+    return (!need->extra && split_fits(c, need->op == SL_OP_block_attention,
+                                       head_class(need->dtype, dim_k, dim_v))) ||
            (dim_v <= SL_ATTN_MAX_DIM_V &&
             SL_ATTN_SMEM(dim_k, dim_k > dim_v ? dim_k : dim_v) <= c->max_smem_bytes);
 }
@@ -155,17 +173,20 @@ struct single {
     bool joins;
 };
 
-static enum sl_status plan_single(const struct sl_gpu *c, const struct sl_op_attention *a,
-                                  int class, struct single *out) {
+static enum sl_status plan_single(const struct sl_gpu *c, const struct heads *h, int class,
+                                  struct single *out) {
+    const struct sl_op_attention *a = &h->a;
     uint32_t group = a->n_heads / a->kv.n_kv_heads;
     uint32_t heads = a->kv.n_kv_heads * sl_ceil_div(group, SL_ATTN_HEAD_BLOCK);
     uint32_t dim = a->kv.head_dim_k > a->kv.head_dim_v ? a->kv.head_dim_k : a->kv.head_dim_v;
-    uint32_t splits = a->max_pages < SL_ATTN_SPLITS ? a->max_pages : SL_ATTN_SPLITS;
-    *out = (struct single){.kernel = any(a) ? SL_KERNEL_attention_row_any : SL_KERNEL_attention_row,
+    uint32_t splits = h->most_pages < SL_ATTN_SPLITS ? h->most_pages : SL_ATTN_SPLITS;
+    *out = (struct single){.kernel = h->chosen ? SL_KERNEL_attention_blocks
+                                     : any(a)  ? SL_KERNEL_attention_row_any
+                                               : SL_KERNEL_attention_row,
                            .grid = {splits, heads, 0},
                            .smem_bytes = SL_ATTN_SMEM(a->kv.head_dim_k, dim)};
-    if (split_fits(c, class)) {
-        out->kernel = sl_kernel_of(SL_FAMILY_attention_split, (uint32_t) class);
+    if (split_fits(c, h->chosen != NULL, class)) {
+        out->kernel = sl_kernel_of(split_family(h->chosen != NULL), (uint32_t) class);
         out->smem_bytes = SL_ATTN_SPLIT_SMEM(64u << class);
         out->joins = heads <= SL_GPU_COUNTERS / SL_ATTN_WAVE_ROWS;
     } else if (a->kv.head_dim_v > SL_ATTN_MAX_DIM_V) {
@@ -176,11 +197,15 @@ static enum sl_status plan_single(const struct sl_gpu *c, const struct sl_op_att
 
 /* Single rows [row0, end): in parts, joined by the block that finishes last or by a second kernel.
  */
-static enum sl_status single_rows(struct sl_gpu *c, const struct sl_op_attention *a,
+static enum sl_status single_rows(struct sl_gpu *c, const struct heads *h,
                                   struct sl_karg_attention *k, int class, uint32_t row0,
                                   uint32_t end) {
+    const struct sl_op_attention *a = &h->a;
     struct single s;
-    SL_TRY(plan_single(c, a, class, &s));
+    SL_TRY(plan_single(c, h, class, &s));
+    enum sl_kernel join = h->chosen ? SL_KERNEL_attention_blocks_join
+                          : any(a)  ? SL_KERNEL_attention_join_any
+                                    : SL_KERNEL_attention_join;
     uint32_t wave = wave_rows(c, a->n_heads, SL_ATTN_SPLITS, a->kv.head_dim_v);
     k->done = s.joins ? c->counters : NULL;
     for (; row0 < end; row0 += wave) {
@@ -189,15 +214,14 @@ static enum sl_status single_rows(struct sl_gpu *c, const struct sl_op_attention
         SL_TRY(SL_LAUNCH(c, s.kernel, s.grid, ((struct sl_dim3){128, 1, 1}), s.smem_bytes, *k));
         if (s.joins)
             continue;
-        SL_TRY(SL_LAUNCH(c, any(a) ? SL_KERNEL_attention_join_any : SL_KERNEL_attention_join,
-                         ((struct sl_dim3){a->n_heads, k->n_rows, 1}),
+        SL_TRY(SL_LAUNCH(c, join, ((struct sl_dim3){a->n_heads, k->n_rows, 1}),
                          ((struct sl_dim3){128, 1, 1}), 0, *k));
     }
     return SL_OK;
 }
 
-static struct sl_karg_attention attention_args(const struct sl_gpu *c,
-                                               const struct sl_op_attention *a) {
+static struct sl_karg_attention attention_args(const struct sl_gpu *c, const struct heads *h) {
+    const struct sl_op_attention *a = &h->a;
     return (struct sl_karg_attention){.kv = kv_args(&a->kv),
                                       .q = a->q,
                                       .sinks = a->sinks,
@@ -212,7 +236,10 @@ static struct sl_karg_attention attention_args(const struct sl_gpu *c,
                                       .window = a->window,
                                       .scale = a->scale,
                                       .softcap = a->softcap,
-                                      .chunk = a->chunk};
+                                      .chunk = a->chunk,
+                                      .chosen = h->chosen,
+                                      .n_top = h->n_top,
+                                      .block = h->block};
 }
 
 /* ---- heads of 512 ---- */
@@ -271,27 +298,54 @@ static enum sl_status wide_attention(struct sl_gpu *c, const struct sl_op_attent
                      *k);
 }
 
-enum sl_status sl_gpu_attention(struct sl_device *d, const struct sl_op_attention *a) {
-    struct sl_gpu *c = (struct sl_gpu *)d;
-    struct sl_karg_attention k = attention_args(c, a);
+static enum sl_status attend_heads(struct sl_gpu *c, const struct heads *h) {
+    const struct sl_op_attention *a = &h->a;
+    struct sl_karg_attention k = attention_args(c, h);
     int class = dim_class(a);
-    uint32_t tiles = wide_tiles(c, a);
-    if (tiles)
-        return wide_attention(c, a, &k, tiles);
     /* What the tiles need of shared memory not every GPU has. */
-    if (!tile_fits(c, class))
-        return single_rows(c, a, &k, class, 0, a->n_tok);
-    SL_TRY(single_rows(c, a, &k, class, 0, a->n_decode));
+    if (!tile_fits(c, h->chosen != NULL, class))
+        return single_rows(c, h, &k, class, 0, a->n_tok);
+    SL_TRY(single_rows(c, h, &k, class, 0, a->n_decode));
     if (a->n_decode == a->n_tok)
         return SL_OK;
     uint32_t group = a->n_heads / a->kv.n_kv_heads;
     uint32_t width = group < SL_ATTN_HEAD_BLOCK ? group : SL_ATTN_HEAD_BLOCK;
+    bool alone = h->chosen && h->block % SL_KV_PAGE_TOKENS; /* a tile has one row */
     k.row0 = a->n_decode;
     k.n_rows = a->n_tok - a->n_decode;
-    struct sl_dim3 grid = {sl_ceil_div(k.n_rows, SL_ATTN_TILE_PAIRS / width),
+    struct sl_dim3 grid = {sl_ceil_div(k.n_rows, alone ? 1 : SL_ATTN_TILE_PAIRS / width),
                            a->kv.n_kv_heads * sl_ceil_div(group, width), 1};
-    return SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_attention_tile, (uint32_t) class), grid,
+    return SL_LAUNCH(c, sl_kernel_of(tile_family(h->chosen != NULL), (uint32_t) class), grid,
                      ((struct sl_dim3){128, 1, 1}), SL_ATTN_TILE_SMEM(64u << class), k);
+}
+
+enum sl_status sl_gpu_attention(struct sl_device *d, const struct sl_op_attention *a) {
+    struct sl_gpu *c = (struct sl_gpu *)d;
+    struct heads h = {.a = *a, .most_pages = a->max_pages};
+    struct sl_karg_attention k = attention_args(c, &h);
+    uint32_t tiles = wide_tiles(c, a);
+    return tiles ? wide_attention(c, a, &k, tiles) : attend_heads(c, &h);
+}
+
+enum sl_status sl_gpu_block_attention(struct sl_device *d, const struct sl_op_block_attention *a) {
+    uint32_t pages = sl_ceil_div((uint64_t)a->n_top * a->block, SL_KV_PAGE_TOKENS);
+    struct heads h = {.a = {.kv = a->kv,
+                            .q = a->q,
+                            .y = a->y,
+                            .page_table = a->page_table,
+                            .row_seq = a->row_seq,
+                            .row_len = a->row_len,
+                            .n_tok = a->n_tok,
+                            .n_decode = a->n_decode,
+                            .n_heads = a->n_heads,
+                            .stride_q = a->stride_q,
+                            .max_pages = a->max_pages,
+                            .scale = a->scale},
+                      .chosen = a->chosen,
+                      .n_top = a->n_top,
+                      .block = a->block,
+                      .most_pages = pages < a->max_pages ? pages : a->max_pages};
+    return attend_heads((struct sl_gpu *)d, &h);
 }
 
 /* ---- latents ---- */

@@ -86,8 +86,8 @@ bool sl_gpu_attention_fits(const struct sl_gpu *c, const struct sl_op_need *need
 static inline uint32_t sl_gpu_key_class(uint32_t dim) {
     return dim <= 64 ? 0 : dim <= 128 ? 1 : 2;
 }
-/* delta_rule, channel_delta, state_scan; index_choose: is there a kernel for keys, or states, of
- * that many elements? */
+/* delta_rule, channel_delta, state_scan; index_choose, block_choose: is there a kernel for keys, or
+ * states, of that many elements? */
 bool sl_gpu_columns_fit(const struct sl_gpu *c, const struct sl_op_need *need);
 bool sl_gpu_index_fits(const struct sl_gpu *c, const struct sl_op_need *need);
 bool sl_gpu_latent_fits(const struct sl_gpu *c, const struct sl_op_need *need);

@@ -28,11 +28,13 @@ bool sl_gpu_supports(const struct sl_device *d, const struct sl_op_need *need) {
     if (need->op == SL_OP_delta_rule || need->op == SL_OP_channel_delta ||
         need->op == SL_OP_state_scan)
         return sl_gpu_columns_fit(c, need);
-    if (need->op == SL_OP_index_choose)
+    if (need->op == SL_OP_index_choose || need->op == SL_OP_block_choose)
         return sl_gpu_index_fits(c, need);
     if (need->op == SL_OP_latent_attention || need->op == SL_OP_chosen_attention)
         return sl_gpu_latent_fits(c, need);
-    return need->op != SL_OP_attention || sl_gpu_attention_fits(c, need);
+    if (need->op == SL_OP_attention || need->op == SL_OP_block_attention)
+        return sl_gpu_attention_fits(c, need);
+    return true;
 }
 
 static enum sl_status launch(struct sl_device *d, enum sl_kernel kernel, uint32_t grid_x,

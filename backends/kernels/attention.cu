@@ -38,12 +38,12 @@ __device__ __forceinline__ void load_rows(ROW_AT row_at, uint32_t from, uint32_t
     }
 }
 
-template <bool LATENT, bool ANY, bool CHOSEN = false>
+template <bool LATENT, bool ANY, int SEES = SL_SEES_ALL>
 __device__ __forceinline__ void attention_row(const struct sl_karg_attention &a) {
     extern __shared__ float shared[];
     uint32_t dim_k = a.kv.dim_k, dim_v = a.kv.dim_v;
     uint32_t row = a.row0 + blockIdx.z;
-    struct sl_attn_range r = sl_attn_row_range<ANY, CHOSEN>(a, row);
+    struct sl_attn_range r = sl_attn_row_range<ANY, SEES>(a, row);
     uint32_t p0 = blockIdx.x * r.pages_per_part, p1 = min(p0 + r.pages_per_part, r.n_pages);
     if (p0 >= r.n_pages)
         return;
@@ -70,17 +70,15 @@ __device__ __forceinline__ void attention_row(const struct sl_karg_attention &a)
 
     uint32_t begin = max(r.lo, (r.first_page + p0) * 64) / CHUNK * CHUNK;
     uint32_t end = min(r.len, (r.first_page + p1) * 64);
-    const uint32_t *chosen = NULL;
-    if constexpr (CHOSEN)
-        chosen = a.chosen + (size_t)row * a.n_top;
+    struct sl_attn_places<SEES> places(a, row, kv_head);
     for (uint32_t from = begin; from < end; from += CHUNK) {
         /* All of a chunk are of one page, but for chosen ones. */
-        size_t page = CHOSEN ? 0 : pages[from / 64];
+        size_t page = SEES == SL_SEES_ALL ? pages[from / 64] : 0;
         auto row_of = [&](const void *kv_pages, uint64_t page_bytes, size_t head_at,
                           size_t row_bytes) {
             return [=](uint32_t pos) {
-                uint32_t at = CHOSEN ? chosen[pos] : pos;
-                size_t p = CHOSEN ? pages[at / 64] : page;
+                uint32_t at = places.at(pos);
+                size_t p = SEES == SL_SEES_ALL ? page : pages[at / 64];
                 return (const uint8_t *)kv_pages + p * page_bytes + head_at + at % 64 * row_bytes;
             };
         };
@@ -157,11 +155,11 @@ __device__ __forceinline__ void attention_row(const struct sl_karg_attention &a)
     }
 }
 
-template <bool ANY, bool CHOSEN = false>
+template <bool ANY, int SEES = SL_SEES_ALL>
 __device__ __forceinline__ void attention_join(const struct sl_karg_attention &a) {
     __shared__ float factor[SL_ATTN_SPLITS + 1];
     uint32_t row = a.row0 + blockIdx.y;
-    uint32_t n = sl_attn_parts(sl_attn_row_range<ANY, CHOSEN>(a, row));
+    uint32_t n = sl_attn_parts(sl_attn_row_range<ANY, SEES>(a, row));
     if (threadIdx.x < SL_WARP)
         sl_attn_join_factors(a, blockIdx.y, blockIdx.x, n, factor);
     __syncthreads();
@@ -177,7 +175,9 @@ __device__ __forceinline__ void attention_join(const struct sl_karg_attention &a
 KERNEL(row, (attention_row<false, false>))
 KERNEL(row_any, (attention_row<false, true>))
 KERNEL(latent, (attention_row<true, false>))
-KERNEL(chosen, (attention_row<true, false, true>))
+KERNEL(chosen, (attention_row<true, false, SL_SEES_CHOSEN>))
+KERNEL(blocks, (attention_row<false, false, SL_SEES_BLOCKS>))
 KERNEL(join, attention_join<false>)
-KERNEL(chosen_join, (attention_join<false, true>))
+KERNEL(chosen_join, (attention_join<false, SL_SEES_CHOSEN>))
+KERNEL(blocks_join, (attention_join<false, SL_SEES_BLOCKS>))
 KERNEL(join_any, attention_join<true>)

@@ -9,14 +9,29 @@ struct sl_attn_range {
     uint32_t lo, len;
     uint32_t first_page, n_pages, pages_per_part;
 };
-/* CHUNKS: rows may see their own chunk alone. CHOSEN: they see as many as were chosen. */
-template <bool CHUNKS = false, bool CHOSEN = false>
+/* What rows attend to: all of their positions, but for a window; those that were chosen; those of
+ * the blocks that were chosen for their KV head, of which there are as many for each. What was
+ * chosen counts from 0, as if it were the whole sequence. */
+enum sl_attn_sees { SL_SEES_ALL, SL_SEES_CHOSEN, SL_SEES_BLOCKS };
+
+/* The blocks of a row, of which the last is its own and may not be whole. */
+__device__ __forceinline__ uint32_t sl_attn_blocks(const struct sl_karg_attention &a,
+                                                   uint32_t len) {
+    return (len - 1) / a.block + 1;
+}
+
+/* CHUNKS: rows may see their own chunk alone. */
+template <bool CHUNKS = false, int SEES = SL_SEES_ALL>
 __device__ __forceinline__ struct sl_attn_range sl_attn_row_range(const struct sl_karg_attention &a,
                                                                   uint32_t row) {
     struct sl_attn_range r;
     r.len = a.row_len[row];
-    if constexpr (CHOSEN)
+    if constexpr (SEES == SL_SEES_CHOSEN)
         r.len = min(r.len, a.n_top);
+    if constexpr (SEES == SL_SEES_BLOCKS) {
+        uint32_t blocks = sl_attn_blocks(a, r.len);
+        r.len -= blocks > a.n_top ? (blocks - a.n_top) * a.block : 0;
+    }
     r.lo = a.window && r.len > a.window ? r.len - a.window : 0;
     if constexpr (CHUNKS)
         r.lo = a.chunk ? (r.len - 1) / a.chunk * a.chunk : r.lo;
@@ -25,6 +40,34 @@ __device__ __forceinline__ struct sl_attn_range sl_attn_row_range(const struct s
     r.pages_per_part = (r.n_pages + SL_ATTN_SPLITS - 1) / SL_ATTN_SPLITS;
     return r;
 }
+
+/* Where in its sequence the positions lie that a row sees. */
+template <int SEES> struct sl_attn_places {
+    const uint32_t *chosen; /* NULL: it sees all */
+    uint32_t block;
+
+    __device__ __forceinline__ sl_attn_places(const struct sl_karg_attention &a, uint32_t row,
+                                              uint32_t kv_head) {
+        chosen = NULL;
+        if constexpr (SEES == SL_SEES_CHOSEN)
+            chosen = a.chosen + (size_t)row * a.n_top;
+        if constexpr (SEES == SL_SEES_BLOCKS)
+            if (sl_attn_blocks(a, a.row_len[row]) > a.n_top)
+                chosen = a.chosen + ((size_t)row * a.kv.n_kv_heads + kv_head) * a.n_top;
+        block = a.block;
+    }
+    __device__ __forceinline__ uint32_t at(uint32_t pos) const {
+        if constexpr (SEES == SL_SEES_CHOSEN)
+            return chosen[pos];
+        if constexpr (SEES == SL_SEES_BLOCKS)
+            return chosen ? chosen[pos / block] * block + pos % block : pos;
+        return pos;
+    }
+    /* The positions from a multiple of 64 on are those of one page. */
+    __device__ __forceinline__ bool by_pages() const {
+        return SEES == SL_SEES_ALL || (SEES == SL_SEES_BLOCKS && (!chosen || block % 64 == 0));
+    }
+};
 
 __device__ __forceinline__ uint32_t sl_attn_parts(const struct sl_attn_range &r) {
     return (r.n_pages + r.pages_per_part - 1) / r.pages_per_part;

@@ -121,7 +121,7 @@ __device__ __forceinline__ void join_parts(const struct sl_karg_attention &a, ui
     }
 }
 
-template <int D>
+template <int D, int SEES = SL_SEES_ALL>
 __device__ __forceinline__ void attention_split(const struct sl_karg_attention &a) {
     constexpr int STRIDE = D + 8; /* halves */
     extern __shared__ uint4 shared[];
@@ -129,10 +129,13 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
     uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP, g = lane / 4,
              quad = lane % 4;
     uint32_t dim_k = a.kv.dim_k, dim_v = a.kv.dim_v, row = a.row0 + blockIdx.z;
-    struct sl_attn_range r = sl_attn_row_range(a, row);
+    if constexpr (SEES != SL_SEES_ALL)
+        sl_grid_begin(); /* what was chosen is not uploaded */
+    struct sl_attn_range r = sl_attn_row_range<false, SEES>(a, row);
     uint32_t p0 = blockIdx.x * r.pages_per_part, p1 = min(p0 + r.pages_per_part, r.n_pages);
     if (p0 >= r.n_pages) {
-        sl_grid_begin();
+        if constexpr (SEES == SL_SEES_ALL)
+            sl_grid_begin();
         return;
     }
     uint32_t group = a.n_heads / a.kv.n_kv_heads;
@@ -140,6 +143,14 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
     uint32_t kv_head = blockIdx.y / blocks, in_group = blockIdx.y % blocks * SL_ATTN_HEAD_BLOCK;
     uint32_t head = kv_head * group + in_group, n_heads = min(SL_ATTN_HEAD_BLOCK, group - in_group);
     const uint32_t *pages = a.page_table + (size_t)a.row_seq[row] * a.max_pages + r.first_page;
+    struct sl_attn_places<SEES> places(a, row, kv_head);
+    bool by_pages = places.by_pages();
+    auto page_of = [&](uint32_t t) -> size_t {
+        if constexpr (SEES == SL_SEES_ALL)
+            return pages[t];
+        else
+            return by_pages ? pages[places.at(t * 64) / 64] : 0;
+    };
 
     __half *mine = (__half *)shared + warp * STAGES * 2 * ROWS * STRIDE;
     /* Positions of step t to stage t % STAGES: K rows, then V rows. */
@@ -160,8 +171,19 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
 #pragma unroll
             for (uint32_t j = 0; j < ROWS; j += EVERY) {
                 bool valid = from + j0 + j >= r.lo && from + j0 + j < r.len;
-                sl_copy16(to + j * STRIDE, k, valid && at < dim_k);
-                sl_copy16(to + (ROWS + j) * STRIDE, v, valid && at < dim_v);
+                const uint8_t *k_row = k, *v_row = v;
+                if constexpr (SEES == SL_SEES_BLOCKS) {
+                    if (!by_pages && valid) {
+                        uint32_t pos = places.at(from + j0 + j);
+                        size_t in_head = (size_t)kv_head * 64 + pos % 64;
+                        k_row = (const uint8_t *)a.kv.k + pages[pos / 64] * a.kv.k_page_bytes +
+                                (in_head * dim_k + at) * 2;
+                        v_row = (const uint8_t *)a.kv.v + pages[pos / 64] * a.kv.v_page_bytes +
+                                (in_head * dim_v + at) * 2;
+                    }
+                }
+                sl_copy16(to + j * STRIDE, k_row, valid && at < dim_k);
+                sl_copy16(to + (ROWS + j) * STRIDE, v_row, valid && at < dim_v);
                 k += EVERY * dim_k * 2;
                 v += EVERY * dim_v * 2;
             }
@@ -169,16 +191,18 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
         sl_copy_commit();
     };
     /* What was uploaded is read before the wait; what lies there of K and V is asked for. */
-    size_t first_page = pages[p0];
-    for (uint32_t t = p0; t < min(p0 + 2, p1); t++)
-        for (uint32_t i = threadIdx.x * 128; i < 64 * 2 * dim_k; i += THREADS * 128)
-            sl_prefetch((const uint8_t *)a.kv.k + pages[t] * a.kv.k_page_bytes +
-                        (size_t)kv_head * 64 * dim_k * 2 + i);
-    for (uint32_t t = p0; t < min(p0 + 2, p1); t++)
-        for (uint32_t i = threadIdx.x * 128; i < 64 * 2 * dim_v; i += THREADS * 128)
-            sl_prefetch((const uint8_t *)a.kv.v + pages[t] * a.kv.v_page_bytes +
-                        (size_t)kv_head * 64 * dim_v * 2 + i);
-    sl_grid_begin();
+    size_t first_page = page_of(p0);
+    if constexpr (SEES == SL_SEES_ALL) {
+        for (uint32_t t = p0; t < min(p0 + 2, p1); t++)
+            for (uint32_t i = threadIdx.x * 128; i < 64 * 2 * dim_k; i += THREADS * 128)
+                sl_prefetch((const uint8_t *)a.kv.k + pages[t] * a.kv.k_page_bytes +
+                            (size_t)kv_head * 64 * dim_k * 2 + i);
+        for (uint32_t t = p0; t < min(p0 + 2, p1); t++)
+            for (uint32_t i = threadIdx.x * 128; i < 64 * 2 * dim_v; i += THREADS * 128)
+                sl_prefetch((const uint8_t *)a.kv.v + pages[t] * a.kv.v_page_bytes +
+                            (size_t)kv_head * 64 * dim_v * 2 + i);
+        sl_grid_begin();
+    }
 
     {
         const float *from = a.q + (size_t)row * a.stride_q + (size_t)head * dim_k;
@@ -216,7 +240,7 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
 
     for (uint32_t t = p0; t < p1; t++) {
         __syncwarp(); /* all have read the stage that is filled next */
-        copy(t + 1, t + 1 < p1 ? pages[t + 1] : 0);
+        copy(t + 1, t + 1 < p1 ? page_of(t + 1) : 0);
         sl_copy_wait_but_one();
         __syncwarp();
         const __half *ks = mine + t % STAGES * 2 * ROWS * STRIDE, *vs = ks + ROWS * STRIDE;
@@ -348,3 +372,12 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
 KERNEL(64)
 KERNEL(128)
 KERNEL(256)
+
+#define BLOCKS(D)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                          \
+        sl_k_attention_split_blocks_##D(SL_KERNEL_ARGS(sl_karg_attention, a)) {                    \
+        attention_split<D, SL_SEES_BLOCKS>(a);                                                     \
+    }
+BLOCKS(64)
+BLOCKS(128)
+BLOCKS(256)

@@ -119,6 +119,8 @@
     F(X, index_hadamard, ONE, struct sl_karg_hadamard, OP(hadamard), 0, false)                     \
     F(X, index_score, HEADS, struct sl_karg_index, OP(index_choose), 0, true)                      \
     F(X, index_choose, ONE, struct sl_karg_index, OP(index_choose), 0, false)                      \
+    F(X, index_block_score, HEADS, struct sl_karg_blocks, OP(block_choose), 0, true)               \
+    F(X, index_block_choose, ONE, struct sl_karg_blocks, OP(block_choose), 0, false)               \
     F(X, attention_wide_rows, PAIRS_64, struct sl_karg_attention, 0, 0, true)                      \
     F(X, attention_wide_parts, ONE, struct sl_karg_attention, 0, 0, false)                         \
     F(X, head_matmul, TYPES, struct sl_karg_head, OP(head_matmul), 0, false)                       \
@@ -127,6 +129,10 @@
     F(X, head_turned, TYPES, struct sl_karg_head, OP(head_matmul), 0, false)                       \
     F(X, attention_join, ONE, struct sl_karg_attention, OP(attention), 0, false)                   \
     F(X, attention_join_any, ONE, struct sl_karg_attention, OP(attention), 0, false)               \
+    F(X, attention_blocks, ONE, struct sl_karg_attention, OP(block_attention), 0, false)           \
+    F(X, attention_blocks_join, ONE, struct sl_karg_attention, OP(block_attention), 0, false)      \
+    F(X, attention_split_blocks, HEADS, struct sl_karg_attention, 0, 0, false)                     \
+    F(X, attention_tile_blocks, HEADS, struct sl_karg_attention, 0, 0, true)                       \
     F(X, attention_split, HEADS, struct sl_karg_attention, 0, 0, false)                            \
     F(X, attention_tile, HEADS, struct sl_karg_attention, 0, 0, true)                              \
     F(X, router, ONE, struct sl_karg_router, OP(router), 0, false)                                 \

@@ -1,6 +1,6 @@
-/* The indexer: the rotation of its queries and keys, the scores of positions, and the choice of the
- * best of them. Scores have the bits of the CPU's definition, so that the choice is the same too.
- */
+/* The indexer: the rotation of its queries and keys, the scores of positions or of blocks of them,
+ * and the choice of the best. Scores have the bits of the CPU's definition, so that the choice is
+ * the same too. */
 #include "backends/kernels/device.cuh"
 #include "backends/kernels/index.h"
 
@@ -42,12 +42,14 @@ template <int DIM> struct score {
     static_assert(PAGE % (QUADS * POS) == 0, "whole pages");
     static_assert(HEADS % 4 == 0, "four heads at a time");
 
-    const struct sl_karg_index &a;
-    float k[POS][PER], y[POS];
-    uint32_t lane, quad;
+    float k[POS][PER];
+    uint32_t lane, quad, dim;
+    bool q8;
 
-    __device__ __forceinline__ explicit score(const struct sl_karg_index &args) : a(args) {
+    /* Keys of n elements, in Q8_0 or in F16. */
+    __device__ __forceinline__ score(uint32_t n, bool in_q8) {
         lane = threadIdx.x % 4, quad = threadIdx.x / 4;
+        dim = n, q8 = in_q8;
     }
     /* Element n of the lane's is this one of the key. */
     __device__ __forceinline__ uint32_t element(int n) const {
@@ -58,9 +60,9 @@ template <int DIM> struct score {
         for (int n = 0; n < PER; n++) {
             uint32_t i = element(n);
             to[n] = 0;
-            if (i >= a.dim)
+            if (i >= dim)
                 continue;
-            if (a.q8) {
+            if (q8) {
                 const uint8_t *b = row + i / 32 * 34;
                 to[n] = __half2float(*(const __half *)b) * (float)(int8_t)b[2 + i % 32];
             } else {
@@ -88,8 +90,9 @@ template <int DIM> struct score {
         }
         return (own[0] + own[2]) + (own[1] + own[3]);
     }
-    /* Four heads from the one on whose query is at q. */
-    __device__ __forceinline__ void heads(const float *q, const float *w) {
+    /* The products of four heads, from the one on whose query is at q: lane l gets those of head l.
+     */
+    __device__ __forceinline__ void products(const float *q, float (&dot)[POS]) const {
         float part[POS][4][4];
 #pragma unroll
         for (int i = 0; i < POS * 16; i++)
@@ -108,14 +111,20 @@ template <int DIM> struct score {
                 }
             }
 #pragma unroll
-        for (int p = 0; p < POS; p++) {
-            float dot = join(part[p]);
+        for (int p = 0; p < POS; p++)
+            dot[p] = join(part[p]);
+    }
+    /* What they add to the scores y of positions. */
+    __device__ __forceinline__ void heads(const float *q, const float *w, float (&y)[POS]) const {
+        float dot[POS];
+        products(q, dot);
+#pragma unroll
+        for (int p = 0; p < POS; p++)
 #pragma unroll
             for (int h = 0; h < 4; h++) {
-                float v = sl_shfl(dot, (int)(threadIdx.x & 28u) + h);
+                float v = sl_shfl(dot[p], (int)(threadIdx.x & 28u) + h);
                 y[p] = fmaf(w[h], v > 0.0f ? v : 0.0f, y[p]);
             }
-        }
     }
 };
 
@@ -132,7 +141,7 @@ template <int DIM> __device__ __forceinline__ void index_score(const struct sl_k
     const uint32_t *pages = a.page_table + (size_t)a.row_seq[row] * a.max_pages;
     uint32_t row_bytes = a.q8 ? a.dim / 32 * 34 : a.dim * 2;
     float *scores = a.scores + (size_t)blockIdx.y * a.stride;
-    of s(a);
+    of s(a.dim, a.q8);
     for (uint32_t h0 = 0; h0 < a.n_heads; h0 += of::HEADS) {
         uint32_t n = min(of::HEADS, a.n_heads - h0), whole = (n + 3) & ~3u;
         __syncthreads();
@@ -149,20 +158,21 @@ template <int DIM> __device__ __forceinline__ void index_score(const struct sl_k
             const uint8_t *keys = (const uint8_t *)a.keys + pages[page] * a.page_bytes;
             for (uint32_t first = 0; first < PAGE; first += of::QUADS * of::POS) {
                 uint32_t at[of::POS];
+                float y[of::POS];
 #pragma unroll
                 for (int p = 0; p < of::POS; p++) {
                     at[p] = first + s.quad + of::QUADS * (uint32_t)p;
                     uint32_t pos = page * PAGE + at[p];
                     /* What nobody has written may be anything, and is not stored. */
                     s.load(keys + (size_t)(pos < len ? at[p] : 0) * row_bytes, s.k[p]);
-                    s.y[p] = h0 && pos < len ? scores[pos] : 0.0f;
+                    y[p] = h0 && pos < len ? scores[pos] : 0.0f;
                 }
                 for (uint32_t h = 0; h < n; h += 4)
-                    s.heads(q[h], w + h);
+                    s.heads(q[h], w + h, y);
 #pragma unroll
                 for (int p = 0; p < of::POS; p++)
                     if (s.lane == 0 && page * PAGE + at[p] < len)
-                        scores[page * PAGE + at[p]] = s.y[p];
+                        scores[page * PAGE + at[p]] = y[p];
                 __syncwarp();
             }
         }
@@ -178,8 +188,6 @@ SCORE(64)
 SCORE(128)
 SCORE(256)
 
-/* ---- choice ---- */
-
 /* Ascending as scores do: a NaN is below all, and zeros of both signs are one. */
 __device__ __forceinline__ uint32_t key_of(float score) {
     if (score != score)
@@ -187,6 +195,105 @@ __device__ __forceinline__ uint32_t key_of(float score) {
     uint32_t bits = (uint32_t)__float_as_int(score + 0.0f);
     return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
+#define KEY_OF_MINUS_INFINITY 0x007fffffu
+
+/* ---- scores of blocks ---- */
+
+__device__ __forceinline__ uint32_t n_blocks(const struct sl_karg_blocks &a, uint32_t row) {
+    return (a.row_len[row] - 1) / a.block + 1;
+}
+
+/* Each thread's position and head raise what `best` has for the position's block: [4, span], where
+ * blocks begin at lo. Positions of a warp that are a multiple of 8 together are of one block where
+ * its size is such a multiple. */
+__device__ __forceinline__ void raise(const struct sl_karg_blocks &a, uint32_t *best, uint32_t lo,
+                                      uint32_t pos, bool valid, float product) {
+    uint32_t key = valid ? key_of(product) : 0, lane = threadIdx.x % SL_WARP;
+    bool together = a.block % 8 == 0;
+    if (together)
+#pragma unroll
+        for (int m = 4; m < SL_WARP; m *= 2)
+            key = max(key, (uint32_t)sl_shfl_xor((int)key, m));
+    if (key && (!together || lane < 4)) /* not of a NaN */
+        atomicMax(best + lane % 4 * SL_BLOCK_SPAN + (pos - lo) / a.block, key);
+}
+
+/* A block of threads takes whole blocks of positions, of a few rows, for four heads. Keys stay in
+ * registers while the rows of their sequence go by. */
+template <int DIM> __device__ __forceinline__ void block_score(const struct sl_karg_blocks &a) {
+    using of = score<DIM>;
+    constexpr uint32_t STEP = of::QUADS * of::POS;
+    __shared__ __align__(16) float q[SL_BLOCK_ROWS][4][DIM];
+    __shared__ uint32_t best[SL_BLOCK_ROWS][4 * SL_BLOCK_SPAN];
+    __shared__ uint32_t seq_of[SL_BLOCK_ROWS], len_of[SL_BLOCK_ROWS];
+    sl_grid_begin();
+    uint32_t t0 = blockIdx.y * a.rows_per_block, n = min(a.rows_per_block, a.n_rows - t0);
+    uint32_t h0 = blockIdx.z * 4, n_heads = min(4u, a.some_heads - h0);
+    uint32_t first = blockIdx.x * a.unit, lo = first * a.block;
+    uint32_t row_bytes = a.q8 ? a.dim / 32 * 34 : a.dim * 2;
+    bool wanted = false; /* rows that see all of their blocks have no scores */
+    for (uint32_t r = 0; r < n; r++) {
+        uint32_t row = a.row0 + t0 + r, blocks = n_blocks(a, row);
+        bool has = blocks > a.n_top && first < blocks;
+        wanted |= has;
+        if (threadIdx.x == 0)
+            seq_of[r] = a.row_seq[row], len_of[r] = has ? a.row_len[row] : 0;
+    }
+    if (!wanted)
+        return;
+    for (uint32_t i = threadIdx.x; i < n * 4 * DIM; i += SL_INDEX_SCORE_THREADS) {
+        uint32_t r = i / (4 * DIM), h = i / DIM % 4, e = i % DIM;
+        size_t head = (size_t)(a.row0 + t0 + r) * a.n_heads + a.head0 + h0 + h;
+        q[r][h][e] = h < n_heads && e < a.dim ? a.q[head * a.dim + e] : 0.0f;
+    }
+    for (uint32_t i = threadIdx.x; i < n * 4 * SL_BLOCK_SPAN; i += SL_INDEX_SCORE_THREADS)
+        best[i / (4 * SL_BLOCK_SPAN)][i % (4 * SL_BLOCK_SPAN)] = KEY_OF_MINUS_INFINITY;
+    __syncthreads();
+    of s(a.dim, a.q8);
+    for (uint32_t r0 = 0, next; r0 < n; r0 = next) { /* the rows of one sequence */
+        uint32_t len = 0;
+        for (next = r0; next < n && seq_of[next] == seq_of[r0]; next++)
+            len = max(len, len_of[next]);
+        uint32_t hi = min(len, lo + a.unit * a.block);
+        const uint32_t *pages = a.page_table + (size_t)seq_of[r0] * a.max_pages;
+        for (uint32_t from = lo; from < hi; from += STEP) {
+            uint32_t pos[of::POS];
+#pragma unroll
+            for (int p = 0; p < of::POS; p++) {
+                pos[p] = from + s.quad + of::QUADS * (uint32_t)p;
+                uint32_t at = min(pos[p], hi - 1);
+                s.load((const uint8_t *)a.keys + pages[at / PAGE] * a.page_bytes +
+                           (size_t)(at % PAGE) * row_bytes,
+                       s.k[p]);
+            }
+            for (uint32_t r = r0; r < next; r++) {
+                float dot[of::POS];
+                s.products(q[r][0], dot);
+#pragma unroll
+                for (int p = 0; p < of::POS; p++)
+                    raise(a, best[r], lo, pos[p], pos[p] < min(hi, len_of[r]), dot[p]);
+            }
+        }
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < n * n_heads * a.unit; i += SL_INDEX_SCORE_THREADS) {
+        uint32_t r = i / (n_heads * a.unit), h = i / a.unit % n_heads, b = i % a.unit;
+        if (len_of[r] && first + b <= (len_of[r] - 1) / a.block)
+            a.scores[((size_t)(t0 + r) * a.some_heads + h0 + h) * a.stride + first + b] =
+                best[r][h * SL_BLOCK_SPAN + b];
+    }
+}
+
+#define BLOCK_SCORE(DIM)                                                                           \
+    extern "C" __global__ void __launch_bounds__(SL_INDEX_SCORE_THREADS)                           \
+        sl_k_index_block_score_##DIM(SL_KERNEL_ARGS(sl_karg_blocks, a)) {                          \
+        block_score<DIM>(a);                                                                       \
+    }
+BLOCK_SCORE(64)
+BLOCK_SCORE(128)
+BLOCK_SCORE(256)
+
+/* ---- choice ---- */
 
 #define THREADS SL_INDEX_CHOOSE_THREADS
 #define WARPS   (THREADS / SL_WARP)
@@ -224,14 +331,12 @@ __device__ __forceinline__ void find_digit(struct choice_shared &s, uint32_t n_t
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    sl_k_index_choose(SL_KERNEL_ARGS(sl_karg_index, a)) {
-    __shared__ struct choice_shared s;
-    sl_grid_begin();
-    uint32_t row = a.row0 + blockIdx.x, len = a.row_len[row];
-    uint32_t *chosen = a.chosen + (size_t)row * a.n_top;
-    const float *scores = a.scores + (size_t)blockIdx.x * a.stride;
-    if (len <= a.n_top) {
+/* Of len things, whose keys key_at() has, the n_top with the largest; all of them where there are no
+ * more, whose keys are not asked for. */
+template <class KEY_AT>
+__device__ __forceinline__ void choose(struct choice_shared &s, KEY_AT key_at, uint32_t len,
+                                       uint32_t n_top, uint32_t *chosen) {
+    if (len <= n_top) {
         for (uint32_t j = threadIdx.x; j < len; j += THREADS)
             chosen[j] = j;
         return;
@@ -246,22 +351,22 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         __syncthreads();
         uint32_t found = s.found;
         for (uint32_t j = threadIdx.x; j < len; j += THREADS) {
-            uint32_t key = key_of(scores[j]);
+            uint32_t key = key_at(j);
             if ((key & known) == found)
                 atomicAdd(&s.count[key >> shift & ((1u << width) - 1)], 1u);
         }
         __syncthreads();
         if (threadIdx.x < SL_WARP)
-            find_digit(s, a.n_top, shift);
+            find_digit(s, n_top, shift);
         __syncthreads();
         known = 0xffffffffu << shift;
     }
     /* Those above it, and of those that equal it the first; in the order of their positions. */
-    uint32_t least = s.found, equals = a.n_top - s.above, n_larger = 0, n_equal = 0;
+    uint32_t least = s.found, equals = n_top - s.above, n_larger = 0, n_equal = 0;
     uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP, below = (1u << lane) - 1;
-    for (uint32_t base = 0; base < len && n_larger + min(n_equal, equals) < a.n_top;
+    for (uint32_t base = 0; base < len && n_larger + min(n_equal, equals) < n_top;
          base += THREADS) {
-        uint32_t j = base + threadIdx.x, key = j < len ? key_of(scores[j]) : 0;
+        uint32_t j = base + threadIdx.x, key = j < len ? key_at(j) : 0;
         bool is_larger = j < len && key > least, is_equal = j < len && key == least;
         uint32_t larger = sl_ballot(is_larger);
         uint32_t equal = sl_ballot(is_equal);
@@ -280,4 +385,27 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             chosen[larger_before + min(equal_before, equals)] = j;
         __syncthreads();
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    sl_k_index_choose(SL_KERNEL_ARGS(sl_karg_index, a)) {
+    __shared__ struct choice_shared s;
+    sl_grid_begin();
+    uint32_t row = a.row0 + blockIdx.x;
+    const float *scores = a.scores + (size_t)blockIdx.x * a.stride;
+    choose(
+        s, [&](uint32_t j) { return key_of(scores[j]); }, a.row_len[row], a.n_top,
+        a.chosen + (size_t)row * a.n_top);
+}
+
+/* The last n_local blocks are in whatever their scores. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    sl_k_index_block_choose(SL_KERNEL_ARGS(sl_karg_blocks, a)) {
+    __shared__ struct choice_shared s;
+    sl_grid_begin();
+    uint32_t row = a.row0 + blockIdx.y, head = blockIdx.x, blocks = n_blocks(a, row);
+    const uint32_t *scores = a.scores + ((size_t)blockIdx.y * a.some_heads + head) * a.stride;
+    choose(
+        s, [&](uint32_t j) { return j + a.n_local < blocks ? scores[j] : UINT32_MAX; }, blocks,
+        a.n_top, a.chosen + ((size_t)row * a.n_heads + a.head0 + head) * a.n_top);
 }

@@ -30,4 +30,23 @@ struct sl_karg_index {
     uint32_t row0, n_heads, dim, max_pages, n_top, stride, pages_per_block, q8;
 };
 
+/* As struct sl_op_block_choose, in two steps, for rows row0 to row0 + n_rows and heads head0 to
+ * head0 + some_heads: index_block_score_DIM, heads of at most DIM, to scores [n_rows, some_heads,
+ * stride], as integers that ascend as scores do: grid (ceil(stride / unit), ceil(n_rows /
+ * rows_per_block), ceil(some_heads / 4)), SL_INDEX_SCORE_THREADS; then index_block_choose: grid
+ * (some_heads, n_rows), SL_INDEX_CHOOSE_THREADS. stride: blocks of a row at most; unit: blocks that
+ * a block of threads takes, 1 or no more than have SL_BLOCK_SPAN positions; rows_per_block: at most
+ * SL_BLOCK_ROWS. Rows that attend to all of their blocks have no scores. */
+#define SL_BLOCK_SPAN 128u
+#define SL_BLOCK_ROWS 4u
+struct sl_karg_blocks {
+    const void *keys;
+    uint64_t page_bytes;
+    const float *q;
+    uint32_t *scores, *chosen;
+    const uint32_t *page_table, *row_seq, *row_len;
+    uint32_t row0, n_rows, head0, some_heads, n_heads, dim, max_pages, q8;
+    uint32_t n_top, n_local, block, stride, unit, rows_per_block;
+};
+
 #endif

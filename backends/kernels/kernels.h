@@ -348,6 +348,10 @@ struct sl_karg_attention {
     /* *_chosen_*: row t attends to positions chosen[t * n_top + i], i < min(n_top, row_len[t]). */
     const uint32_t *chosen;
     uint32_t n_top;
+    /* attention_blocks, attention_*_blocks: to the positions of chosen blocks, as in struct
+     * sl_op_block_attention. Where these are no whole pages, a block of attention_tile_blocks_DIM
+     * has one row. */
+    uint32_t block;
 };
 
 struct sl_karg_router {

@@ -726,6 +726,47 @@ static void block_choices(void) {
         block_case(SL_DTYPE_F16, 3, 40, block, n_top, n_local, mixed, n_mixed);
     }
     block_case(SL_DTYPE_Q8_0, 2, 96, 24, 5, 1, rows_few, CONF_COUNT(rows_few));
+    block_case(SL_DTYPE_F16, 5, 200, 48, 3, 1, rows_few, CONF_COUNT(rows_few));
+    block_case(SL_DTYPE_F16, 4, 128, 64, 3, 1, mixed, n_mixed);
+    block_case(SL_DTYPE_F16, 11, 17, 1, 5, 2, mixed, n_mixed); /* more scores than are kept */
+}
+
+/* Of a device that has room for the scores of some of the heads. */
+static void run_blocks_narrow(struct sl_device *d, const void *ctx, void *out) {
+    const struct blocks *c = ctx;
+    struct sl_latent_view kv = write_rows(d, &c->keys);
+    struct sl_device_limits narrow = {
+        .max_tok = 1, .max_heads = c->n_heads, .max_head_dim = 17, .max_scores = MAX_LEN};
+    struct sl_err err;
+    conf_ok(sl_device_configure(d, &narrow, &err));
+    for (uint32_t r = 0; r < c->n_rows; r++)
+        choose_blocks(d, c, &kv, r, 1, (uint32_t *)out + (size_t)r * c->n_heads * c->n_top);
+    configure(d, MAX_PAGES);
+}
+
+static void heads_in_turn(void) {
+    enum { HEADS = 11, DIM = 17, TOP = 5 };
+    struct blocks c = {.keys = {.dtype = SL_DTYPE_F16, .n_latent = DIM},
+                       .n_heads = HEADS,
+                       .block = 1,
+                       .n_top = TOP,
+                       .n_local = 2,
+                       .rows = rows_few,
+                       .n_rows = CONF_COUNT(rows_few),
+                       .n_decode = CONF_COUNT(rows_few)};
+    struct sl_rng rng = {HEADS};
+    size_t n_q = (size_t)c.n_rows * HEADS * DIM, n_y = (size_t)c.n_rows * HEADS * TOP;
+    float *q = conf_host(n_q * sizeof *q);
+    uint32_t *y = conf_host(n_y * sizeof *y);
+    if (lacks(SL_OP_block_choose))
+        return;
+    fill_store(&c.keys, c.rows, c.n_rows, CONF_PLAIN, &rng);
+    conf_fill(&rng, CONF_PLAIN, q, n_q);
+    c.q = q;
+    conf_case("some heads' scores at once", run_blocks_narrow, &c, CONF_U32, n_y, y);
+    for (uint32_t r = 0; r < c.n_rows && conf_checking(); r++)
+        for (uint32_t h = 0; h < HEADS; h++)
+            check_block_row("some heads' scores at once", &c, r, h, y + (r * HEADS + h) * TOP);
 }
 
 /* Of equal scores the lower block goes first, but the last ones are in whatever their scores; what
@@ -950,9 +991,21 @@ static void block_attention_case(enum sl_dtype dtype, uint32_t n_heads, uint32_t
     free(part);
 }
 
+/* Prompt rows that have many blocks to choose among, of two sequences. */
+static uint32_t make_far_rows(struct row *out) {
+    uint32_t n = 0;
+    out[n++] = (struct row){3, 77};
+    out[n++] = (struct row){2, 600};
+    for (uint32_t i = 0; i < 21; i++)
+        out[n++] = (struct row){0, 1270 + i};
+    for (uint32_t i = 0; i < 13; i++)
+        out[n++] = (struct row){1, 700 + i};
+    return n;
+}
+
 static void block_attention(void) {
-    struct row mixed[128];
-    uint32_t n_mixed = make_rows(mixed);
+    struct row mixed[128], far[64];
+    uint32_t n_mixed = make_rows(mixed), n_far = make_far_rows(far);
     if (lacks(SL_OP_block_attention))
         return;
     for (size_t i = 0; i < CONF_COUNT(block_shapes); i++) {
@@ -964,6 +1017,57 @@ static void block_attention(void) {
     block_attention_case(SL_DTYPE_F16, 3, 3, 17, 5, 10, 7, rows_few, CONF_COUNT(rows_few));
     block_attention_case(SL_DTYPE_Q8_0, 8, 4, 64, 32, 20, 5, mixed, n_mixed);
     block_attention_case(SL_DTYPE_Q8_0, 8, 2, 128, 128, 64, 4, rows_few, CONF_COUNT(rows_few));
+    /* Blocks of whole pages, of which rows of a tile choose others: as many heads as MiniMax-M3's
+     * for each KV head, and longer ones. */
+    block_attention_case(SL_DTYPE_F16, 32, 2, 128, 128, 128, 3, rows_few, CONF_COUNT(rows_few));
+    block_attention_case(SL_DTYPE_F16, 3, 1, 128, 96, 64, 1, mixed, n_mixed);
+    block_attention_case(SL_DTYPE_F16, 2, 1, 256, 200, 64, 3, rows_few, CONF_COUNT(rows_few));
+    block_attention_case(SL_DTYPE_F16, 2, 2, 256, 256, 40, 2, mixed, n_mixed);
+    block_attention_case(SL_DTYPE_F16, 16, 1, 128, 128, 64, 5, far, n_far);
+    block_attention_case(SL_DTYPE_F16, 2, 2, 64, 64, 128, 4, far, n_far);
+}
+
+/* An infinity in a block that some rows of a tile have chosen must not reach the others: 0 times it
+ * would be NaN. Those that see it must not lose it. */
+static void unseen_blocks(void) {
+    enum { DIM = 64, HEADS = 4, BLOCK = 64, TOP = 2, N = 14, LEN = 3 * BLOCK };
+    static struct row rows[N];
+    struct battn c = {.dtype = SL_DTYPE_F16,
+                      .n_heads = HEADS,
+                      .n_kv = 1,
+                      .dim_k = DIM,
+                      .dim_v = DIM,
+                      .block = BLOCK,
+                      .n_top = TOP,
+                      .n_rows = N,
+                      .rows = rows,
+                      .page_table = scattered_pages()};
+    struct sl_rng rng = {77};
+    float *q = conf_host(N * HEADS * DIM * sizeof *q), *y = conf_host(N * HEADS * DIM * sizeof *y);
+    uint32_t *chosen = conf_host(N * TOP * sizeof *chosen);
+    if (lacks(SL_OP_block_attention))
+        return;
+    for (uint32_t seq = 0; seq < 2; seq++) {
+        float *k = conf_host(LEN * DIM * sizeof *k), *v = conf_host(LEN * DIM * sizeof *v);
+        conf_fill(&rng, CONF_PLAIN, k, LEN * DIM);
+        conf_fill(&rng, CONF_PLAIN, v, LEN * DIM);
+        for (uint32_t i = 0; i < DIM && seq == 0; i++)
+            v[(BLOCK + 5) * DIM + i] = INFINITY;
+        c.k[seq] = k, c.v[seq] = v, c.len[seq] = LEN;
+    }
+    conf_fill(&rng, CONF_PLAIN, q, N * HEADS * DIM);
+    for (uint32_t r = 0; r < N; r++) {
+        rows[r] = (struct row){r < 9 ? 0 : 1, LEN - r % 3};
+        chosen[r * TOP] = r % 2, chosen[r * TOP + 1] = 2;
+    }
+    c.q = q, c.chosen = chosen;
+    conf_tolerance(1e-5f);
+    conf_case("an infinity in a block", run_block_attention, &c, CONF_F32, N * HEADS * DIM, y);
+    for (uint32_t i = 0; i < N * HEADS * DIM; i++) {
+        uint32_t r = i / (HEADS * DIM);
+        if (isfinite(y[i]) == (r < 9 && r % 2))
+            fail_msg("row %u: %g", r, (double)y[i]);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -973,7 +1077,9 @@ int main(int argc, char **argv) {
                                              {"special scores", special_scores},
                                              {"attention", attention},
                                              {"choices of blocks", block_choices},
+                                             {"heads in turn", heads_in_turn},
                                              {"equal blocks", equal_blocks},
-                                             {"attention to blocks", block_attention}};
+                                             {"attention to blocks", block_attention},
+                                             {"unseen blocks", unseen_blocks}};
     return conf_main(argc, argv, "index", &limits, tests, CONF_COUNT(tests));
 }

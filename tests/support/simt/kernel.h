@@ -169,6 +169,14 @@ template <class T> static inline T atomicAdd(T *p, T v) {
     *p = was + v;
     return was;
 }
+template <class T> static inline T atomicMax(T *p, T v) {
+#ifdef SIMT_HIP
+    simt_atomic();
+#endif
+    T was = *p;
+    *p = was < v ? v : was;
+    return was;
+}
 
 /* Arithmetic. */
 static inline int __float_as_int(float f) {
