@@ -249,7 +249,7 @@ void sl_gpu_caps(const struct sl_gpu *c, struct sl_device_caps *caps) {
     caps->moe_bias = caps->moe_as_host = caps->swiglu_clamped = caps->geglu = caps->extra_args =
         true;
     caps->swiglu_limited = caps->swiglu_cut = caps->reglu = caps->relu_squared = true;
-    caps->sigmoid_topk = true;
+    caps->sigmoid_topk = caps->latent_window = true;
     sl_gpu_ops_caps(c, caps);
 }
 

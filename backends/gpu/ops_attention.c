@@ -376,7 +376,8 @@ static uint32_t latent_tiles(const struct sl_gpu *c, const struct latents *l,
                              enum sl_kernel_family family, enum sl_kernel_family of_chosen,
                              uint32_t most) {
     const struct sl_latent_view *kv = &l->a.kv;
-    if (kv->dtype != SL_DTYPE_F16 || kv->n_latent != SL_WIDE_DIM || kv->n_rot != SL_LATENT_ROT ||
+    if (l->a.window || kv->dtype != SL_DTYPE_F16 || kv->n_latent != SL_WIDE_DIM ||
+        kv->n_rot != SL_LATENT_ROT ||
         ((uintptr_t)kv->rows | kv->page_bytes | (uintptr_t)l->a.y) % 16 ||
         !sl_gpu_has(c, SL_FAMILY_latent_join, 0) ||
         (l->chosen && !sl_gpu_has(c, SL_FAMILY_latent_chosen_join, 0)))
@@ -401,6 +402,7 @@ static struct sl_karg_attention latent_attention_args(const struct sl_gpu *c,
                                       .n_heads = a->n_heads,
                                       .stride_q = a->n_heads * (a->kv.n_latent + a->kv.n_rot),
                                       .max_pages = a->max_pages,
+                                      .window = a->window,
                                       .scale = a->scale,
                                       .chosen = l->chosen,
                                       .n_top = l->n_top};
@@ -472,6 +474,8 @@ static enum sl_status attend(struct sl_gpu *c, const struct latents *l) {
 enum sl_status sl_gpu_latent_attention(struct sl_device *d,
                                        const struct sl_op_latent_attention *a) {
     struct latents l = {.a = *a, .most_pages = a->max_pages};
+    if (a->window && (a->window - 1) / SL_KV_PAGE_TOKENS + 2 < a->max_pages)
+        l.most_pages = (a->window - 1) / SL_KV_PAGE_TOKENS + 2; /* it may begin within a page */
     return attend((struct sl_gpu *)d, &l);
 }
 
