@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Two processes with a GPU each, over TLS on loopback and through a UNIX socket, beside one process with both: the same split of the layers.
 
-usage: cluster_gpus.py SLUICE [--bits] [--only NAME] [--speed] [--rounds N] [--model FILE] [--split N,N] [--trace DIR]
+usage: cluster_gpus.py SLUICE [--bits [--share-gpu]] [--only NAME] [--speed] [--rounds N] [--model FILE] [--split N,N] [--trace DIR]
 
 --bits: small models of several architectures, eight sessions at once (in turn where prompts round by their cut): every token and
         log-probability is that of the one process; 10,240 tokens.
 --speed: qwen3-30b-a3b's shape (written for it without --model; 18 GiB), all experts resident, in turns: one and four sequences of 128
         generated tokens, and a prompt of 2,048.
-Without either, both. Needs two CUDA GPUs. Exit status 1: something failed, 77: there are no two."""
+--share-gpu: --bits on a machine with one GPU, which both processes compute on, beside one process that has all layers there.
+Without any, bits and speed. Needs two CUDA GPUs but for --share-gpu. Exit status 1: something failed, 77: there are too few."""
 import argparse
 import json
 import os
@@ -51,18 +52,20 @@ def answers(server, in_turn):
     return out
 
 
-def bits(t, only):
+def bits(t, only, share):
+    second, one = ("cuda:0", ["cuda:0"]) if share else ("cuda:1", ["cuda:0,1", "--split", "4,4"])
+    vram = ["--vram", "8GiB"] if share else []
     tokens = 0
     for name, options in MODELS.items():
         if only not in (None, name):
             continue
         t.model = t.synth(name, [*options, *SHAPE])
-        serve = ["--parallel", str(SESSIONS), "-c", "1024", "--experts", "resident", "--split", "4,4"]
-        server = cluster.Server(t, options=["--device", "cuda:0,1", *serve])
+        serve = ["--parallel", str(SESSIONS), "-c", "1024", "--experts", "resident", *vram]
+        server = cluster.Server(t, options=["--device", *one, *serve])
         whole = answers(server, name in IN_TURN)
         ended = [server.end()]
-        w = cluster.Worker(t, t.model, "127.0.0.1:0", "--device", "cuda:1")
-        server = cluster.Server(t, w, options=["--device", "cuda:0", *serve])
+        w = cluster.Worker(t, t.model, "127.0.0.1:0", "--device", second, *vram)
+        server = cluster.Server(t, w, options=["--device", "cuda:0", "--split", "4,4", *serve])
         halves = answers(server, name in IN_TURN)
         ended += [server.end(), w.end()]
         good = all(isinstance(a, dict) for a in whole) and whole == halves and not any(ended)
@@ -71,7 +74,7 @@ def bits(t, only):
                       for a, b in zip(whole, halves)]
             print(f"# {name}: the first token of each session whose log-probability is another: {firsts}", flush=True)
         tokens += sum(len(a["tokens"]) for a in halves if isinstance(a, dict)) if good else 0
-        t.check(f"{name}: two processes with a GPU each give the bits of one", good, f"{ended} {str(halves)[:600]} {server.text()[-800:]} {w.text()[-800:]}")
+        t.check(f"{name}: two processes, on cuda:0 and {second}, give the bits of one", good, f"{ended} {str(halves)[:600]} {server.text()[-800:]} {w.text()[-800:]}")
     t.check(f"{tokens} tokens were compared", tokens >= 10000 or only)
 
 
@@ -115,6 +118,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("sluice")
     p.add_argument("--bits", action="store_true")
+    p.add_argument("--share-gpu", action="store_true")
     p.add_argument("--speed", action="store_true")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--only", help="of the small models this one")
@@ -124,15 +128,16 @@ def main():
     o = p.parse_args()
     sluice = os.path.abspath(o.sluice)
     found = json.loads(subprocess.run([sluice, "devices", "--json"], capture_output=True, text=True, check=True).stdout)
-    if "cuda:1" not in json.dumps(found):
-        print("there are no two CUDA GPUs")
+    last = "cuda:0" if o.share_gpu else "cuda:1"
+    if last not in json.dumps(found):
+        print(f"there is no {last}")
         return 77
     with tempfile.TemporaryDirectory() as folder:
         t = cluster.Tests(sluice, o.model, folder)
         try:
-            if o.bits or not o.speed:
-                bits(t, o.only)
-            if o.speed or not o.bits:
+            if o.bits or o.share_gpu or not o.speed:
+                bits(t, o.only, o.share_gpu)
+            if o.speed or not (o.bits or o.share_gpu):
                 speed(t, o)
         except (RuntimeError, subprocess.SubprocessError, OSError) as e:
             t.check("the comparison", False, repr(e))
