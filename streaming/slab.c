@@ -1,30 +1,15 @@
 #include "streaming/slab.h"
 
 #include "common/log.h"
+#include "common/populate.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* since Linux 5.14; older headers lack it */
-#endif
-
 static uint64_t round_up(uint64_t n, uint64_t to) {
     return (n + to - 1) / to * to;
-}
-
-/* Touching page by page is only for kernels that lack MADV_POPULATE_WRITE: the call is quicker, and
- * it reports a lack of memory where a touch would be killed. */
-static int populate(uint8_t *base, size_t size_bytes) {
-    if (madvise(base, size_bytes, MADV_POPULATE_WRITE) == 0)
-        return 0;
-    if (errno != EINVAL)
-        return errno;
-    for (size_t i = 0; i < size_bytes; i += SL_IO_BLOCK_BYTES)
-        *(volatile uint8_t *)(base + i) = 0;
-    return 0;
 }
 
 enum sl_status sl_slab_init(struct sl_slab *slab, size_t size_bytes, bool lock,
@@ -47,7 +32,7 @@ enum sl_status sl_slab_init(struct sl_slab *slab, size_t size_bytes, bool lock,
         sl_debug("slab: no huge pages: %s", strerror(errno));
     /* A forked child (a shell, a tool) must not pay for, or be handed, pages that a disk writes. */
     madvise(base, size_bytes, MADV_DONTFORK);
-    int rc = populate(base, size_bytes);
+    int rc = sl_populate(base, size_bytes);
     if (rc != 0) {
         munmap(map, map_bytes);
         return sl_fail(err, SL_ERR_NOMEM,

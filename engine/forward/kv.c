@@ -1,11 +1,14 @@
 #include "engine/forward/kv.h"
 
 #include "common/metrics.h"
+#include "common/populate.h"
 #include "engine/step/step.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TOUCH_BYTES ((uint64_t)512 << 20) /* between two looks whether it is still wanted */
 
 /* ---- which pages are taken ---- */
 
@@ -105,21 +108,55 @@ static enum sl_status lay_out(struct sl_kv_data *kv, const struct sl_layer_spec 
     return SL_OK;
 }
 
-static void touch(const struct sl_kv_data *kv, struct sl_span pages) {
-    if (kv->dev->caps.host_visible)
-        memset(sl_span_host(pages), 0, pages.bytes);
+/* While weights are read from a disk CPUs have time for it. */
+static void *touch_pages(void *arg) {
+    struct sl_kv_data *kv = arg;
+    for (uint32_t i = 0; i < kv->data.n_parts; i++) {
+        const struct sl_buffer_part *p = &kv->data.parts[i];
+        char *base = (char *)p->buffer->host + p->begin;
+        for (uint64_t at = 0; at < p->bytes; at += TOUCH_BYTES) {
+            if (kv->canceled)
+                return NULL;
+            kv->touch_error =
+                sl_populate(base + at, p->bytes - at < TOUCH_BYTES ? p->bytes - at : TOUCH_BYTES);
+            if (kv->touch_error)
+                return NULL;
+        }
+    }
+    return NULL;
+}
+
+static void begin_to_touch(struct sl_kv_data *kv) {
+    if (!kv->dev->caps.host_visible)
+        return;
+    kv->touching = pthread_create(&kv->toucher, NULL, touch_pages, kv) == 0;
+    if (!kv->touching) /* no thread: now */
+        touch_pages(kv);
+}
+
+static void end_touching(struct sl_kv_data *kv) {
+    if (kv->touching)
+        pthread_join(kv->toucher, NULL);
+    kv->touching = false;
+}
+
+static enum sl_status no_memory(const struct sl_kv_data *kv, enum sl_status status,
+                                struct sl_err *err) {
+    return sl_fail(err, status,
+                   "no memory for %.1f MiB of KV cache: lower the context size or the number of "
+                   "parallel sessions, or use KV type q8_0",
+                   (double)kv->data_bytes / 0x1p20);
+}
+
+enum sl_status sl_kv_data_touched(struct sl_kv_data *kv, struct sl_err *err) {
+    end_touching(kv);
+    return kv->touch_error ? no_memory(kv, SL_ERR_NOMEM, err) : SL_OK;
 }
 
 static void bind_layer(struct sl_kv_data *kv, const struct sl_layer_spec *spec, uint32_t layer,
                        enum sl_dtype kv_dtype) {
     const struct sl_kv_part *first = sl_kv_part(kv, layer, 0);
     uint32_t back = spec->mixer == SL_MIXER_ATTENTION ? spec->attention.kv_back : 0;
-    for (uint32_t i = 0; i < SL_KV_PARTS; i++) {
-        if (first[i].bytes)
-            touch(kv, sl_kv_part_span(kv, &first[i]));
-        if (first[i].saved.n)
-            touch(kv, sl_buffer_pool_at(&kv->data, &first[i].saved, 0));
-    }
     if (back) {
         kv->layers[layer] = kv->layers[layer - back];
         return;
@@ -155,21 +192,20 @@ enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
     if (status == SL_OK)
         status = sl_buffer_pool_alloc(&kv->data, dev);
     if (status != SL_OK) {
-        double mib = (double)kv->data_bytes / 0x1p20;
+        if (!mailbox)
+            status = no_memory(kv, status, err);
         sl_kv_data_release(kv);
-        return mailbox
-                   ? status
-                   : sl_fail(err, status,
-                             "no memory for %.1f MiB of KV cache: lower the context size or the "
-                             "number of parallel sessions, or use KV type q8_0",
-                             mib);
+        return status;
     }
     for (uint32_t l = 0; l < n_layer; l++)
         bind_layer(kv, &model->layers[l].spec, l, size->stores.kv_dtype);
+    begin_to_touch(kv);
     return SL_OK;
 }
 
 void sl_kv_data_release(struct sl_kv_data *kv) {
+    kv->canceled = true;
+    end_touching(kv);
     sl_buffer_pool_release(&kv->data);
     free(kv->layers);
     free(kv->parts);

@@ -14,6 +14,9 @@
 #include "engine/types/plan.h"
 #include "model/arch/model.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #define SL_KV_NO_PAGE UINT32_MAX
 
 struct sl_kv_pages {
@@ -50,6 +53,11 @@ struct sl_kv_data {
     struct sl_kv_part *parts;      /* [n_layer, SL_SEQ_STORES, SL_SEQ_PARTS] */
     uint32_t n_layer, n_pages, n_tails, n_seq;
     bool saves; /* some part is not repeatable */
+    /* What touches the pages meanwhile. */
+    pthread_t toucher;
+    bool touching;
+    atomic_bool canceled;
+    int touch_error; /* the toucher's, until it is joined */
 };
 
 /* How many pages there are, and sequences. */
@@ -68,13 +76,15 @@ struct sl_kv_view sl_kv_shape(const struct sl_layer_spec *spec, enum sl_dtype dt
 uint64_t sl_kv_bytes(const struct sl_model *model, const struct sl_kv_size *size);
 uint64_t sl_kv_list_bytes(uint32_t n_layer);
 
-/* Allocates all pages of the model's layers on dev and touches them, so that no page fault or
- * out-of-memory comes later. They are in as many buffers as the device's largest makes necessary;
- * each part is in one. SL_ERR_UNSUPPORTED: that has no room for one; a source of stores with memory
- * that it could not follow. */
+/* Allocates all pages of the model's layers on dev. They are in as many buffers as the device's
+ * largest makes necessary; each part is in one. SL_ERR_UNSUPPORTED: that has no room for one; a
+ * source of stores with memory that it could not follow. Where they are the host's memory, a thread
+ * begins to touch them, so that no page fault or out-of-memory comes later. */
 enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
                                const struct sl_model *model, const struct sl_kv_size *size,
                                struct sl_err *err) SL_MUST_CHECK;
+/* Waits until all are touched. SL_ERR_NOMEM: there are not as many. */
+enum sl_status sl_kv_data_touched(struct sl_kv_data *kv, struct sl_err *err) SL_MUST_CHECK;
 void sl_kv_data_release(struct sl_kv_data *kv);
 /* Keys and values of a layer, and whether their pages are tail pages. */
 struct sl_kv_view sl_kv_layer(const struct sl_kv_data *kv, uint32_t layer);

@@ -148,6 +148,8 @@ enum sl_status sl_stage_local_load(struct sl_stage_local *s, bool by_host,
     const struct sl_weights_part part = {!s->plan->streaming, s->plan->streamed_tables};
     enum sl_status status =
         sl_weights_load(s->model, part, s->dev, &sl_weights_system_io, progress, &s->weights, err);
+    if (status == SL_OK)
+        status = sl_kv_data_touched(&s->kv, err);
     if (status == SL_OK && s->store)
         status = sl_store_check_files(s->store, err);
     if (status == SL_OK && s->table_store)
