@@ -1,4 +1,5 @@
 #include "engine/engine.h"
+#include "engine/layers/seq_shape.h"
 #include "engine/schedule/schedule.h"
 
 #include "common/cpus.h"

@@ -21,8 +21,8 @@ LAYER_cli      := common model backends streaming net pull engine cluster server
 ROOMS := backends/ops backends backends/kernels backends/cpu/matmul backends/cpu backends/null backends/gpu backends/cuda backends/hip backends/vulkan backends/level_zero backends/registry \
   model/gguf model/arch model/tokenizer model/jinja model/grammar model/chat model/synth \
   engine/types engine/step engine/trace engine/sample engine/session engine/heat engine/lane engine/predict \
-  engine/reads engine/tables engine/experts engine/weights engine/forward engine/observe engine/stage engine/prefix \
-  engine/plan engine/schedule engine \
+  engine/reads engine/tables engine/experts engine/weights engine/seq engine/pass engine/layers engine/kv engine/forward \
+  engine/observe engine/stage engine/prefix engine/plan engine/schedule engine \
   server/types server/answer server/wire server/request server/exchange server/api server/observe server \
   cli/process cli/options cli/measure cli/bench cli/inspect cli/plan cli/run cli/serve cli
 
@@ -57,12 +57,16 @@ ROOM_engine/reads    := engine/trace engine/types
 ROOM_engine/tables   := engine/reads engine/trace engine/types
 ROOM_engine/experts  := engine/heat engine/lane engine/predict engine/reads engine/trace engine/types
 ROOM_engine/weights  := engine/tables engine/types
-ROOM_engine/forward  := engine/experts engine/lane engine/sample engine/step engine/tables engine/trace engine/types engine/weights
+ROOM_engine/seq      :=
+ROOM_engine/pass     := engine/experts engine/lane engine/sample engine/seq engine/step engine/tables engine/trace engine/types engine/weights
+ROOM_engine/layers   := engine/experts engine/lane engine/pass engine/seq engine/trace
+ROOM_engine/kv       := engine/layers engine/seq engine/step engine/types
+ROOM_engine/forward  := engine/experts engine/kv engine/layers engine/pass engine/sample engine/seq engine/step engine/tables engine/trace engine/types engine/weights
 ROOM_engine/observe  := engine/experts engine/reads engine/types
-ROOM_engine/stage    := engine/experts engine/forward engine/heat engine/observe engine/step engine/tables engine/trace engine/types engine/weights
-ROOM_engine/prefix   := engine/forward engine/types
-ROOM_engine/plan     := engine/experts engine/forward engine/heat engine/lane engine/observe engine/prefix engine/reads engine/sample engine/session engine/stage engine/step engine/tables engine/types engine/weights
-ROOM_engine/schedule := engine/forward engine/observe engine/plan engine/prefix engine/sample engine/session engine/stage engine/step engine/trace engine/types
+ROOM_engine/stage    := engine/experts engine/forward engine/heat engine/kv engine/observe engine/step engine/tables engine/trace engine/types engine/weights
+ROOM_engine/prefix   := engine/kv engine/layers engine/seq engine/types
+ROOM_engine/plan     := engine/experts engine/forward engine/heat engine/kv engine/lane engine/layers engine/observe engine/pass engine/prefix engine/reads engine/sample engine/session engine/stage engine/tables engine/types engine/weights
+ROOM_engine/schedule := engine/kv engine/observe engine/plan engine/prefix engine/sample engine/session engine/stage engine/step engine/trace engine/types
 ROOM_engine          := $(filter engine/%,$(ROOMS))
 ROOM_server/types    :=
 ROOM_server/answer   :=

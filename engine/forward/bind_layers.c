@@ -1,5 +1,6 @@
 /* Binds the tensors of a model or slice: each kind of layer its own. */
 #include "engine/forward/forward_internal.h"
+#include "engine/layers/streams.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,8 @@
 #define SL_ENGINE_FORWARD_H
 
 #include "engine/experts/expert_fetch.h"
-#include "engine/forward/kv.h"
+#include "engine/kv/kv.h"
+#include "engine/pass/pass.h"
 #include "engine/types/plan.h"
 #include "engine/step/step.h"
 #include "engine/tables/table_store.h"
@@ -72,22 +73,6 @@ uint32_t sl_forward_seqno(const struct sl_forward *f, uint32_t micro_batch);
  * one's goes on with whatever is there. Touches no device. */
 void sl_forward_release(struct sl_forward *f, uint32_t micro_batch);
 
-/* Asked between layers; true gives the step up with SL_ERR_CANCELED (its KV positions are then
- * undefined and must be written again before use). */
-struct sl_abort {
-    bool (*asked)(const struct sl_abort *a);
-};
-
-/* Logits in host memory, valid and writable until the next run in the step's micro-batch. A device
- * whose memory the host cannot follow tells of the rows' blocks too, [n_out,
- * SL_VOCAB_BLOCKS(n_vocab)]: maxima, where they are, and sums at the step's sums_at; with
- * only_largest the former two alone, and no rows. blocks.inv_t is a row's own (sl_step.sums_at),
- * and not set here. */
-struct sl_logits {
-    float *rows; /* [n_out, n_vocab]; NULL: none */
-    struct sl_vocab_blocks blocks;
-};
-
 /* Runs a step that has at least one row and room for no more than the plan's: prepare enqueues what
  * does not depend on its rows, start all of it, and finish waits for its end. Between them it is
  * known which rows have failed, and a slice without output has enqueued what it sends. Rows that
@@ -144,9 +129,5 @@ enum sl_status sl_forward_draft(struct sl_forward *f, const struct sl_draft_rows
 uint64_t sl_forward_activation_bytes(const struct sl_model *model,
                                      const struct sl_memory_plan *plan);
 uint64_t sl_forward_host_bytes(const struct sl_model *model, const struct sl_memory_plan *plan);
-/* Where results must be read back. */
-uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan);
-/* What the CPU lane needs of the layers in host memory, besides its scratch. */
-uint64_t sl_forward_lane_bytes(const struct sl_model *model);
 
 #endif

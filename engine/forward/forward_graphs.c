@@ -5,6 +5,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "engine/layers/experts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,6 +4,9 @@
 #include "backends/ops/matmul.h"
 #include "backends/ops/rope.h"
 #include "backends/ops/streams.h"
+#include "engine/layers/seq_shape.h"
+#include "engine/layers/section.h"
+#include "engine/layers/streams.h"
 
 #include <math.h>
 

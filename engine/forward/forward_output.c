@@ -2,6 +2,7 @@
 #include "engine/forward/forward_internal.h"
 #include "backends/ops/elementwise.h"
 #include "backends/ops/matmul.h"
+#include "engine/layers/streams.h"
 
 #include <assert.h>
 

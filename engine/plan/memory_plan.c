@@ -1,3 +1,4 @@
+#include "engine/layers/seq_shape.h"
 #include "engine/plan/memory_plan_internal.h"
 
 #include "common/cpus.h"
@@ -5,7 +6,7 @@
 #include "engine/observe/expert_map.h"
 #include "engine/lane/cpu_lane.h"
 #include "engine/forward/forward.h"
-#include "engine/forward/layer_kind.h"
+#include "engine/layers/layer_kind.h"
 #include "engine/stage/joint_heat.h"
 #include "engine/prefix/prefix_sizes.h"
 #include "engine/prefix/prefix_tails.h"

@@ -12,7 +12,7 @@
 
 #include "common/siphash.h"
 #include "common/status.h"
-#include "engine/forward/kv.h"
+#include "engine/kv/kv.h"
 
 #define SL_BLOCK_HEAD_BYTES 512u
 #define SL_BLOCK_MARK_BYTES 8u

@@ -1,5 +1,6 @@
 #include "engine/prefix/model_identity.h"
 #include "backends/ops/kv.h"
+#include "engine/layers/seq_shape.h"
 
 #include <errno.h>
 #include <fcntl.h>

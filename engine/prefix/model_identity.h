@@ -3,7 +3,7 @@
 #define SL_ENGINE_MODEL_IDENTITY_H
 
 #include "common/siphash.h"
-#include "engine/forward/seq_state.h"
+#include "engine/seq/seq_state.h"
 #include "model/arch/model.h"
 
 /* What two copies of a model on two machines have in common, and no two models: metadata, the

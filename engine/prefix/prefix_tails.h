@@ -1,4 +1,4 @@
-/* Tail pages (engine/forward/seq_state.h): who has them, and which stay when nobody needs them.
+/* Tail pages (engine/seq/seq_state.h): who has them, and which stay when nobody needs them.
  *
  * A tail page is free, a session's alone, or a node's of the prefix tree: that of the node's
  * positions. A node need not have one. Sessions use the tail pages of nodes that they go on from,
@@ -9,7 +9,7 @@
 #ifndef SL_ENGINE_PREFIX_TAILS_H
 #define SL_ENGINE_PREFIX_TAILS_H
 
-#include "engine/forward/kv.h"
+#include "engine/kv/kv.h"
 
 struct sl_tail_pages;
 

@@ -14,7 +14,7 @@
 #define SL_ENGINE_PREFIX_TREE_H
 
 #include "common/siphash.h"
-#include "engine/forward/kv.h"
+#include "engine/kv/kv.h"
 
 #define SL_PREFIX_ROOT UINT32_MAX
 

@@ -65,7 +65,7 @@ struct sl_memory_plan {
     uint32_t cache_pages;   /* more than sessions can ever hold at once */
     uint32_t ram_pages;     /* copies in the host's memory, where the device is discrete */
     uint64_t page_bytes;    /* of one page: of all layers, on all devices together */
-    /* Stores that keep the tail of a sequence alone (engine/forward/seq_state.h). */
+    /* Stores that keep the tail of a sequence alone (engine/seq/seq_state.h). */
     uint32_t n_tails;         /* tail pages in their pool; 0: every store keeps all pages */
     uint32_t tail_pages;      /* that are needed before a page end to go on from it; or 0 */
     uint64_t tail_page_bytes; /* as page_bytes; or 0 */

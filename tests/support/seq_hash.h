@@ -1,5 +1,5 @@
 /* A store for tests whose state depends on the order of rows and does not stand a row twice: a
- * running hash over the rows that a layer is given (engine/forward/seq_state.h). It is a recurrent
+ * running hash over the rows that a layer is given (engine/seq/seq_state.h). It is a recurrent
  * state in all that the engine has to do with one: every row reads what the row before it left.
  *
  * Each state says which text it is of and how long that is. A row that finds another length than
@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "backends/ops/kv.h"
-#include "engine/forward/seq_state.h"
+#include "engine/seq/seq_state.h"
 #include "engine/step/step.h"
 
 #include <pthread.h>

@@ -4,7 +4,7 @@
 #include "tests/unit/engine/fixture.h"
 
 #include "backends/cpu/cpu.h"
-#include "engine/forward/layer_kind.h"
+#include "engine/layers/layer_kind.h"
 #include "engine/weights/weights.h"
 #include "engine/plan/stage_costs.h"
 #include "engine/tables/table_layout.h"

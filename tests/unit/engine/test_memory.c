@@ -3,7 +3,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "common/metrics.h"
-#include "engine/forward/kv.h"
+#include "engine/kv/kv.h"
 #include "engine/plan/memory_plan.h"
 #include "engine/forward/rope_freq.h"
 #include "engine/weights/weights.h"

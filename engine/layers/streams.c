@@ -1,0 +1,103 @@
+/* Hyper-connections: the residual stream is several, of which each part of a layer reads a weighted
+ * sum. The weights come from all streams of the row, normed as one. */
+#include "engine/layers/streams.h"
+#include "engine/pass/pass_internal.h"
+#include "backends/ops/matmul.h"
+#include "backends/ops/streams.h"
+
+/* Of r's rows; those that go on to the logits have a place of their own. */
+static float *weights_of(const struct sl_forward *f, const struct sl_rows *r) {
+    return r->of_step ? f->a.out_stream_w : f->a.stream_w;
+}
+
+/* The products that weights are made of: fn over n normed rows, into w. */
+static enum sl_status products(struct sl_forward *f, const float *x, uint32_t n, uint32_t n_decode,
+                               const struct sl_streams *s, float *w, const struct sl_place *where) {
+    SL_FORWARD_TRY("norm of streams",
+                   sl_forward_norm(f, x, NULL, f->a.streams_h, n, sl_row_elems(f->hp)));
+    SL_FORWARD_TRY("weights of streams",
+                   sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = f->a.streams_h,
+                                                               .n_tok = n,
+                                                               .n_decode = n_decode,
+                                                               .n_w = 1,
+                                                               .out = {{s->fn, NULL, w, false}}}));
+    return SL_OK;
+}
+
+/* w becomes weights, and the sum of x's streams by them stream_x. */
+static enum sl_status read(struct sl_forward *f, const float *x, uint32_t n,
+                           const struct sl_streams *s, float *w, bool only_read,
+                           const struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    SL_FORWARD_TRY(
+        "weights of streams",
+        sl_op_stream_weights(f->dev, &(struct sl_op_stream_weights){.x = w,
+                                                                    .scale = s->scale,
+                                                                    .base = s->base,
+                                                                    .n_tok = n,
+                                                                    .n_stream = hp->n_stream,
+                                                                    .n_iter = hp->stream_iters,
+                                                                    .eps = hp->stream_eps,
+                                                                    .only_read = only_read}));
+    SL_FORWARD_TRY(
+        "reading streams",
+        sl_op_stream_read(
+            f->dev, &(struct sl_op_stream_read){
+                        .x = x,
+                        .w = w,
+                        .y = f->a.stream_x,
+                        .n_tok = n,
+                        .n_stream = hp->n_stream,
+                        .n = hp->n_embd,
+                        .stride_w = only_read ? hp->n_stream : SL_STREAM_WEIGHTS(hp->n_stream)}));
+    return SL_OK;
+}
+
+enum sl_status sl_streams_read(struct sl_forward *f, const struct sl_rows *r,
+                               const struct sl_streams *s, const float **out_x,
+                               const struct sl_place *where) {
+    *out_x = r->x;
+    if (!f->hp->n_stream)
+        return SL_OK;
+    *out_x = f->a.stream_x;
+    float *w = weights_of(f, r);
+    SL_TRY(products(f, r->x, r->n, r->n_decode, s, w, where));
+    return read(f, r->x, r->n, s, w, false, where);
+}
+
+enum sl_status sl_streams_read_last(struct sl_forward *f, const float *x, uint32_t n,
+                                    uint32_t n_decode, const float **out_x,
+                                    const struct sl_place *where) {
+    *out_x = x;
+    if (!f->hp->n_stream)
+        return SL_OK;
+    *out_x = f->a.stream_x;
+    SL_TRY(products(f, x, n, n_decode, &f->output_streams, f->a.stream_w, where));
+    return read(f, x, n, &f->output_streams, f->a.stream_w, true, where);
+}
+
+enum sl_status sl_streams_write(struct sl_forward *f, const struct sl_rows *r, float *y,
+                                const float *w, const struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    if (!hp->n_stream)
+        return sl_forward_add_normed(f, r, y, w, where);
+    if (w)
+        SL_FORWARD_TRY("norm behind a part", sl_forward_norm(f, y, w, y, r->n, hp->n_embd));
+    SL_FORWARD_TRY("writing streams",
+                   sl_op_stream_write(f->dev, &(struct sl_op_stream_write){.x = r->x,
+                                                                           .y = y,
+                                                                           .w = weights_of(f, r),
+                                                                           .n_tok = r->n,
+                                                                           .n_stream = hp->n_stream,
+                                                                           .n = hp->n_embd}));
+    return SL_OK;
+}
+
+void sl_streams_bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out) {
+    for (uint32_t i = 0; i < 2; i++) {
+        enum sl_layer_role fn = i ? SL_L_STREAMS_FFN : SL_L_STREAMS_MIX;
+        out->streams[i] =
+            (struct sl_streams){sl_bind_matrix(b, in->t[fn]), sl_bind_vector(b, in->t[fn + 1]),
+                                sl_bind_vector(b, in->t[fn + 2])};
+    }
+}
