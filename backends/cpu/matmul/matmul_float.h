@@ -208,7 +208,7 @@ static void quantize_q256(const float *x, uint32_t n, struct sl_qx *out) {
 #define SL_MM_BLOCK_TYPES(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(IQ4_NL) X(MXFP4)
 #define SL_MM_FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
 
-/* Which kernels an instruction set has: in_rows8() and one_in_rows8() are constant. */
+/* Which kernels an instruction set has: in_rows8() is constant. */
 #ifdef __AVX512BW__
 #define SL_MM_VEC(family, t, w, x, out) vec_##family(t, w, x, out)
 #define SL_MM_PAIR_SUPER(t, w, x, out)  vec_super_n(t, 2, w, x, out)
@@ -216,7 +216,7 @@ static void quantize_q256(const float *x, uint32_t n, struct sl_qx *out) {
 #define SL_MM_SET_PAIR_BLOCK(T)
 #else
 #define SL_MM_VEC(family, t, w, x, out)                                                            \
-    one_in_rows8(t) ? vec_##family##8(t, 1, w, &(x), &(out)) : vec_##family(t, w, x, out)
+    in_rows8(t) ? vec_##family##8(t, 1, w, &(x), &(out)) : vec_##family(t, w, x, out)
 #define SL_MM_PAIR_SUPER(t, w, x, out)                                                             \
     in_rows8(t) ? vec_super8(t, 2, w, x, out) : vec_super_n(t, 2, w, x, out)
 #define SL_MM_PAIR_BLOCK(T)                                                                        \

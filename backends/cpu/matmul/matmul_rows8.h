@@ -30,12 +30,6 @@ SL_INLINE bool in_rows8(enum sl_dtype t) {
            t == SL_DTYPE_Q4_K || t == SL_DTYPE_Q5_K || t == SL_DTYPE_Q6_K || t == SL_DTYPE_IQ4_XS;
 }
 
-/* For one input row: from RAM, where weights of one row are, Q6_K is read slower by this kernel
- * than by the old, though in cache it is faster by half (docs/perf-cpu-kernels.md). */
-SL_INLINE bool one_in_rows8(enum sl_dtype t) {
-    return in_rows8(t) && t != SL_DTYPE_Q6_K;
-}
-
 /* Rows o.. of w, those beyond the end being the last again; with two input rows the four rows
  * twice. */
 SL_INLINE void rows8_pointers(const struct sl_mm_rows *w, uint32_t o, int nt, const uint8_t **row) {
