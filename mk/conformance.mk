@@ -34,6 +34,8 @@ LZ_POCL := $(if $(filter release,$(MODE)),"tests/conformance/level_zero_pocl.py 
   '$(B)/tests/conformance/test_router --test shapes --test groups --test ids' \
   '$(B)/tests/conformance/test_matmul --test few' '$(B)/tests/conformance/test_moe --test address' \
   '$(B)/tests/conformance/test_attention --test values' '$(B)/tests/conformance/test_latent --test attention'")
+# What Intel's offline compiler makes of its kernels.
+LZ_OCLOC := $(if $(filter release,$(MODE)),"tests/conformance/level_zero_ocloc.py $(LZ_DIR)")
 LZ_POCL_ENV = env $$(tests/conformance/level_zero_pocl.py --env $(B)/tests/support/ze_driver.so)
 
 .PHONY: conformance pocl-conformance pocl-models
@@ -47,10 +49,10 @@ conformance: simt64-conformance
 else ifeq ($(BACKEND),pocl)
 conformance: pocl-conformance
 else
-conformance: $(CONF_BIN) $(CUDA_FATBIN) $(if $(VULKAN_LAYERS),$(B)/sluice $(FAULTY_VULKAN) $(ZE_DRIVER))
+conformance: $(CONF_BIN) $(CUDA_FATBIN) $(if $(VULKAN_LAYERS),$(B)/sluice $(FAULTY_VULKAN) $(ZE_DRIVER) $(LZ_SPV))
 	$(if $(BACKEND),$(TAP),$(TAP_SIDE)) $(foreach t,$(CONF_BIN),"$(t)$(if $(BACKEND), --backend $(BACKEND))") \
 	  "tests/conformance/fatbin_archs.py '$(strip $(CUDA_ARCHS))' $(CUDA_FATBIN)" \
-	  $(if $(BACKEND),,$(VULKAN_LAYERS) $(LZ_POCL))
+	  $(if $(BACKEND),,$(VULKAN_LAYERS) $(LZ_POCL) $(LZ_OCLOC))
 endif
 pocl-conformance: $(CONF_BIN) $(ZE_DRIVER)
 	$(TAP_SIDE) --timeout 3600 $(foreach t,$(CONF_BIN),"$(LZ_POCL_ENV) $(t) --backend level_zero") \

@@ -11,8 +11,9 @@ demo="curl ca-certificates"
 test="$build $demo g++ libcmocka-dev libasan8 libubsan1 libtsan2 openssl python3 python3-jinja2 git python3-yaml iproute2 nftables dpkg-dev zsh fish"
 # Vulkan: its compiler and headers, a driver that computes on the CPU, validation layers.
 test="$test glslc libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers"
-# Level Zero: its headers and loader, what makes SPIR-V of its kernels, and OpenCL on the CPU, which the tests' driver runs them by.
-test="$test libze-dev libze1 clang-15 llvm-spirv-15 spirv-tools pocl-opencl-icd ocl-icd-opencl-dev"
+# Level Zero: its headers and loader, what makes SPIR-V of its kernels, OpenCL on the CPU, which the tests' driver runs them by, and
+# Intel's offline compiler (ocloc).
+test="$test libze-dev libze1 clang-15 llvm-spirv-15 spirv-tools pocl-opencl-icd ocl-icd-opencl-dev intel-opencl-icd"
 # Where systemd runs the package starts a web server on port 80: not for one test, which is skipped then.
 [ -d /run/systemd/system ] || test="$test nginx-light"
 browser="chromium fonts-dejavu-core"

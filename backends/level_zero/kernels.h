@@ -75,9 +75,10 @@ typedef uint32_t sl_lz_u32;
 #define SL_LZ_ELEMS 64u
 /* Work-items of a subgroup, of kernels for them. */
 #define SL_LZ_SUBGROUP 16u
-/* Rows of weights of a group, of one by subgroups, and rows of input that it takes with them. */
+/* Rows of weights of a group, of one by subgroups with one row of input, and rows of input that it
+ * takes with them else. */
 #define SL_LZ_PRODUCT_ROWS 4u
-#define SL_LZ_SUB_ROWS     8u
+#define SL_LZ_ONE_ROWS     8u
 #define SL_LZ_PRODUCT_TOK  8u
 /* Of 256 elements of quantised input: SL_QX_BYTES (backends/kernel_args.h) says what they are. */
 #define SL_LZ_QX_BYTES 320u

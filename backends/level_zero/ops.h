@@ -26,11 +26,12 @@ static inline struct sl_lz_product sl_lz_product(const struct sl_level_zero *z, 
                                                  uint32_t n_tok, enum sl_lz_kernel by_float,
                                                  enum sl_lz_kernel plain, enum sl_lz_kernel one,
                                                  enum sl_lz_kernel few) {
-    if (sl_is_float(t) || !z->info.subgroups)
-        return (struct sl_lz_product){sl_is_float(t) ? by_float : plain, SL_LZ_PRODUCT_ROWS,
-                                      SL_LZ_PRODUCT_TOK};
-    return (struct sl_lz_product){n_tok == 1 ? one : few, SL_LZ_SUB_ROWS,
-                                  n_tok == 1 ? 1 : SL_LZ_PRODUCT_TOK};
+    if (!sl_is_float(t) && z->info.subgroups && n_tok == 1)
+        return (struct sl_lz_product){one, SL_LZ_ONE_ROWS, 1};
+    return (struct sl_lz_product){sl_is_float(t)      ? by_float
+                                  : z->info.subgroups ? few
+                                                      : plain,
+                                  SL_LZ_PRODUCT_ROWS, SL_LZ_PRODUCT_TOK};
 }
 
 /* Quantises n_rows rows of n elements at x, stride elements apart, for products with type t. */
