@@ -81,7 +81,7 @@ static void set_caps(struct sl_level_zero *z) {
     snprintf(caps->arithmetic_id, sizeof caps->arithmetic_id, "%s: %.50s", sl_level_zero_ops.name,
              caps->model);
     caps->kind = z->info.kind;
-    caps->mapped_host = true;
+    caps->mapped_host = caps->graphs = true;
     caps->subgroup_width = z->info.subgroup_width;
     caps->shared_bytes = z->info.shared_bytes;
     caps->memory_bytes = z->info.memory_bytes;

@@ -22,6 +22,12 @@
     X(ContextCreate)                                                                               \
     X(ContextDestroy)                                                                              \
     X(CommandListCreateImmediate)                                                                  \
+    X(CommandListCreate)                                                                           \
+    X(CommandListClose)                                                                            \
+    X(CommandQueueCreate)                                                                          \
+    X(CommandQueueDestroy)                                                                         \
+    X(CommandQueueExecuteCommandLists)                                                             \
+    X(CommandListAppendEventReset)                                                                 \
     X(CommandListDestroy)                                                                          \
     X(CommandListAppendBarrier)                                                                    \
     X(CommandListAppendMemoryCopy)                                                                 \

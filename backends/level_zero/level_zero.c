@@ -14,7 +14,6 @@ static enum sl_status configure(struct sl_device *d, const struct sl_device_limi
     return SL_OK;
 }
 
-/* Without caps.graphs nothing is recorded. */
 const struct sl_backend_ops sl_level_zero_ops = {.name = "level_zero",
                                                  .close = sl_lz_close,
                                                  .configure = configure,
@@ -33,6 +32,9 @@ const struct sl_backend_ops sl_level_zero_ops = {.name = "level_zero",
                                                  .await = sl_lz_await,
                                                  .after = sl_lz_after,
                                                  .supports = sl_lz_supports,
+                                                 .graph_create = sl_lz_graph_create,
+                                                 .replay = sl_lz_replay,
+                                                 .graph_free = sl_lz_graph_free,
 #define ENTRY(name) .name = sl_lz_op_##name,
                                                  SL_LZ_OPS(ENTRY)
 #undef ENTRY

@@ -2,8 +2,9 @@
  * launches a kernel.
  *
  * find.c looks for devices; device.c opens and closes one; memory.c allocates and stages; queue.c
- * has the queues; module.c makes kernels and launches them; level_zero.c holds the op table;
- * ops_*.c are the ops. A kernel has one argument, a struct with addresses in it (kernels.h). */
+ * has the queues, graph.c what is recorded; module.c makes kernels and launches them; level_zero.c
+ * holds the op table; ops_*.c are the ops. A kernel has one argument, a struct with addresses in it
+ * (kernels.h). */
 #ifndef SL_BACKENDS_LEVEL_ZERO_LEVEL_ZERO_INTERNAL_H
 #define SL_BACKENDS_LEVEL_ZERO_LEVEL_ZERO_INTERNAL_H
 
@@ -11,6 +12,7 @@
 #include "backends/kernel_args.h"
 #include "backends/level_zero/find.h"
 #include "backends/level_zero/kernels.h"
+#include "backends/recorded.h"
 
 #define SL_LZ_STAGING_SEGMENTS 4u
 #define SL_LZ_EVENTS           SL_QUEUE_POINTS /* of a queue */
@@ -44,6 +46,18 @@ struct sl_lz_queue {
     uint64_t waits[SL_LZ_EVENTS][SL_QUEUES];
 };
 
+/* Graphs are command lists of their own, which only a command queue runs. Two events hold its place
+ * in SL_QUEUE_OPS: a graph waits for `begin`, which the immediate list raises, and raises `end`,
+ * for which that list waits. Each is reset by the list that waited for it, so that all replays
+ * share them. */
+struct sl_lz_replays {
+    ze_command_queue_handle_t queue; /* made with the first graph */
+    ze_event_handle_t begin, end;
+    ze_command_list_handle_t recording; /* where launches go while a graph is made; NULL: to the
+                                           immediate list */
+    bool after_barrier;                 /* the last command in it is a barrier */
+};
+
 struct sl_level_zero {
     struct sl_device base;
     const struct sl_lz_loader *ze;
@@ -54,6 +68,7 @@ struct sl_level_zero {
 
     ze_event_pool_handle_t events;
     struct sl_lz_queue queue[SL_QUEUES];
+    struct sl_lz_replays replays;
     bool overlap; /* the next launch need not wait for the one before it */
     struct sl_lz_staging staging;
 
@@ -104,6 +119,13 @@ enum sl_status sl_lz_passed(struct sl_device *d, enum sl_queue q, sl_point point
 enum sl_status sl_lz_await(struct sl_device *d, enum sl_queue q, sl_point point);
 enum sl_status sl_lz_after(struct sl_device *d, enum sl_queue q, enum sl_queue other,
                            sl_point point);
+
+/* graph.c: entries of that name. */
+enum sl_status sl_lz_graph_create(struct sl_device *d, const struct sl_recorded_op *ops,
+                                  uint32_t n_ops, struct sl_graph **out_graph);
+enum sl_status sl_lz_replay(struct sl_device *d, struct sl_graph *graph);
+void sl_lz_graph_free(struct sl_device *d, struct sl_graph *graph);
+void sl_lz_replays_release(struct sl_level_zero *z);
 
 /* module.c */
 /* Is the kernel embedded for this type? */

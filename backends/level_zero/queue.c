@@ -40,7 +40,7 @@ static enum sl_status queue_init(struct sl_level_zero *z, enum sl_queue which) {
 enum sl_status sl_lz_queues_init(struct sl_level_zero *z) {
     const ze_event_pool_desc_t pool = {.stype = ZE_STRUCTURE_TYPE_EVENT_POOL_DESC,
                                        .flags = ZE_EVENT_POOL_FLAG_HOST_VISIBLE,
-                                       .count = SL_QUEUES * SL_LZ_EVENTS};
+                                       .count = SL_QUEUES * SL_LZ_EVENTS + 2}; /* graph.c's */
     SL_TRY(sl_lz_check(z, z->ze->EventPoolCreate(z->context, &pool, 1, &z->info.handle, &z->events),
                        "creating events"));
     for (uint32_t i = 0; i < SL_QUEUES; i++)
@@ -49,6 +49,7 @@ enum sl_status sl_lz_queues_init(struct sl_level_zero *z) {
 }
 
 void sl_lz_queues_release(struct sl_level_zero *z) {
+    sl_lz_replays_release(z);
     for (uint32_t i = 0; i < SL_QUEUES; i++) {
         struct sl_lz_queue *q = &z->queue[i];
         if (q->list)
@@ -70,14 +71,16 @@ enum sl_status sl_lz_list_for(struct sl_level_zero *z, enum sl_queue which,
     struct sl_lz_queue *q = &z->queue[which];
     bool overlap = z->overlap && which == SL_QUEUE_OPS;
     z->overlap = false;
+    bool recording = z->replays.recording && which == SL_QUEUE_OPS;
+    bool *after_barrier = recording ? &z->replays.after_barrier : &q->after_barrier;
+    *out_list = recording ? z->replays.recording : q->list;
     if (z->lost)
         return SL_ERR_DEVICE_LOST;
-    if (!q->after_barrier && !overlap)
-        SL_TRY(sl_lz_check(z, z->ze->CommandListAppendBarrier(q->list, NULL, 0, NULL),
+    if (!*after_barrier && !overlap)
+        SL_TRY(sl_lz_check(z, z->ze->CommandListAppendBarrier(*out_list, NULL, 0, NULL),
                            "placing a barrier"));
-    q->after_barrier = false;
-    q->unmarked = true;
-    *out_list = q->list;
+    *after_barrier = false;
+    q->unmarked = q->unmarked || !recording;
     return SL_OK;
 }
 

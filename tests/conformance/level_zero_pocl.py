@@ -131,11 +131,21 @@ def placed(t, name, model):
     t.report(f"{name}, allocations of at most 4 MiB, and no copy engines: the same bits", here and there == here, err)
 
 
+def replayed(t, name, model):
+    """Steps as graphs, whole and layer by layer, say what they say without: the first list that is made for one fails, and then none is made."""
+    for where, args in (("resident", ["--experts", "resident"]), ("streamed", ["--experts", "streamed", "--vram", "16MiB"])):
+        on = ["--device", "level_zero:0", "-n", "24", *args]
+        code, out, err = t.answer(*on, model=model)
+        without, there, said = t.answer(*on, model=model, ZE_TEST_FAIL=f"zeCommandListCreate:1:{DEVICE_OOM}")
+        t.report(f"{name}, {where}: the same answer with graphs and without", code == without == 0 and out and out == there and
+                 "keeps no graphs" in said and "keeps no graphs" not in err, f"{code} {without}\n{out}\n{there}\n{err}\n{said}")
+
+
 def failing(t):
     on = ["--device", "level_zero:0", "--experts", "resident"]
     for n in (1, 2):
         t.fails(f"no device memory at allocation {n}", "level_zero:0: .*device memory", *on, ZE_TEST_FAIL=f"zeMemAllocDevice:{n}:{DEVICE_OOM}")
-    for call in ("zeCommandListAppendLaunchKernel:9", "zeEventHostSynchronize:2", "zeCommandListAppendMemoryCopy:3"):
+    for call in ("zeCommandListAppendLaunchKernel:9", "zeCommandQueueExecuteCommandLists:2", "zeEventHostSynchronize:2", "zeCommandListAppendMemoryCopy:3"):
         t.fails(f"the device is lost at {call}", r"level_zero:0: .*the device is given up", *on, ZE_TEST_FAIL=f"{call}:{LOST}")
     t.fails("a kernel that does not compile", "does not compile the kernel", *on, ZE_TEST_FAIL=f"zeModuleCreate:2:{UNBUILT}")
     t.fails("no host memory to map", "level_zero:0: the system does not lock", "--device", "level_zero:0", "--experts", "streamed", "--vram",
@@ -163,9 +173,11 @@ def main():
         t.run([sluice, "synth", "-q", "-o", t.model, "--layers", "2", "--vocab", "320", "-t", "Q8_0"])
         listed(t)
         placed(t, "attention", t.model)
+        replayed(t, "attention", t.model)
         delta = os.path.join(folder, "delta.gguf")
         t.run([sluice, "synth", "-q", "-o", delta, "--arch", "qwen35moe", "--layers", "4", "--vocab", "320", "-t", "Q8_0"])
         placed(t, "gated delta nets", delta)
+        replayed(t, "gated delta nets", delta)
         failing(t)
         for program in sys.argv[3:]:
             argv = program.split()

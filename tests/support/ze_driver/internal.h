@@ -53,11 +53,13 @@ void ze_kernel_table(ze_kernel_dditable_t *t);
 struct launch;
 ze_result_t ze_launch_make(ze_kernel_handle_t kernel, const ze_group_count_t *groups,
                            struct launch **out_launch);
-void ze_launch_run(struct launch *launch); /* and frees it */
+struct launch *ze_launch_again(const struct launch *launch); /* another of the same */
+void ze_launch_run(struct launch *launch);                   /* and frees it */
 void ze_launch_drop(struct launch *launch);
 
 /* list.c */
 void ze_list_table(ze_command_list_dditable_t *t);
+void ze_queue_table(ze_command_queue_dditable_t *t);
 void ze_pool_table(ze_event_pool_dditable_t *t);
 void ze_event_table(ze_event_dditable_t *t);
 

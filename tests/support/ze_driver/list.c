@@ -1,4 +1,4 @@
-/* Immediate command lists and events. Nothing runs before somebody waits, or has asked twice. */
+/* Command lists, queues and events. Nothing runs before somebody waits, or has asked twice. */
 #include "tests/support/ze_driver/internal.h"
 
 #include <stdio.h>
@@ -18,18 +18,20 @@ struct pool {
     struct event *events;
 };
 struct command {
-    enum { COPY, LAUNCH, BARRIER } kind;
+    enum { COPY, LAUNCH, RESET, BARRIER } kind;
     void *dst;
     const void *src;
     size_t bytes;
     struct launch *launch;
-    struct event *raises, *waits[MAX_WAITS];
+    struct event *raises, *waits[MAX_WAITS]; /* raises: of RESET what it resets */
     uint32_t n_waits;
     struct command *next;
 };
+/* An immediate list, a queue, into which lists are copied that it executes, or such a list. */
 struct list {
     struct device *device;
     bool computes;
+    bool is_kept, closed; /* it runs by a queue alone, when nothing can be added any more */
     struct command *first, **last;
     struct list *next;
 };
@@ -47,6 +49,10 @@ static void run_between(struct command *c) {
     if (!c || is_barrier(c))
         return;
     run_between(c->next);
+    if (c->kind == RESET) {
+        c->raises->raised = false;
+        return;
+    }
     if (c->kind == LAUNCH) {
         ze_launch_run(c->launch);
         return;
@@ -63,6 +69,14 @@ static void drop_first(struct list *l) {
     if (!l->first)
         l->last = &l->first;
     free(c);
+}
+
+static void drop_all(struct list *l) {
+    while (l->first) {
+        if (l->first->launch)
+            ze_launch_drop(l->first->launch);
+        drop_first(l);
+    }
 }
 
 static bool may_pass(const struct command *c) {
@@ -102,11 +116,8 @@ static bool run_all(void) {
 
 /* ---- lists ---- */
 
-static ze_result_t create_immediate(ze_context_handle_t c, ze_device_handle_t h,
-                                    const ze_command_queue_desc_t *desc,
-                                    ze_command_list_handle_t *out) {
-    (void)c;
-    ENTER(zeCommandListCreateImmediate, h);
+static ze_result_t make_list(ze_device_handle_t h, const ze_command_queue_desc_t *desc,
+                             struct list **out) {
     if (desc->ordinal > (ze_number("ZE_TEST_COPY_ENGINES", 1) ? 1u : 0u) || desc->index)
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     if (desc->mode != ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS)
@@ -122,33 +133,110 @@ static ze_result_t create_immediate(ze_context_handle_t c, ze_device_handle_t h,
     lists = l;
     ze_counts.n_lists++;
     pthread_mutex_unlock(&ze_lock);
+    *out = l;
+    return ZE_RESULT_SUCCESS;
+}
+
+static ze_result_t create_immediate(ze_context_handle_t c, ze_device_handle_t h,
+                                    const ze_command_queue_desc_t *desc,
+                                    ze_command_list_handle_t *out) {
+    (void)c;
+    ENTER(zeCommandListCreateImmediate, h);
+    return make_list(h, desc, (struct list **)out);
+}
+
+static ze_result_t create_queue(ze_context_handle_t c, ze_device_handle_t h,
+                                const ze_command_queue_desc_t *desc,
+                                ze_command_queue_handle_t *out) {
+    (void)c;
+    ENTER(zeCommandQueueCreate, h);
+    return make_list(h, desc, (struct list **)out);
+}
+
+static ze_result_t create_list(ze_context_handle_t c, ze_device_handle_t h,
+                               const ze_command_list_desc_t *desc, ze_command_list_handle_t *out) {
+    (void)c;
+    ENTER(zeCommandListCreate, h);
+    struct list *l = desc->commandQueueGroupOrdinal ? NULL : calloc(1, sizeof *l);
+    if (!l)
+        return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    *l = (struct list){.device = (struct device *)h, .computes = true, .is_kept = true};
+    l->last = &l->first;
+    pthread_mutex_lock(&ze_lock);
+    ze_counts.n_lists++;
+    pthread_mutex_unlock(&ze_lock);
     *out = (ze_command_list_handle_t)l;
+    return ZE_RESULT_SUCCESS;
+}
+
+static ze_result_t close_list(ze_command_list_handle_t h) {
+    struct list *l = (struct list *)h;
+    ENTER(zeCommandListClose, l->device);
+    if (!l->is_kept || l->closed)
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    l->closed = true;
     return ZE_RESULT_SUCCESS;
 }
 
 static ze_result_t list_destroy(ze_command_list_handle_t h) {
     struct list *l = (struct list *)h, **at = &lists;
     pthread_mutex_lock(&ze_lock);
+    if (l->is_kept) {
+        ze_counts.n_lists--;
+        drop_all(l);
+        pthread_mutex_unlock(&ze_lock);
+        free(l);
+        return ZE_RESULT_SUCCESS;
+    }
     while (*at != l)
         at = &(*at)->next;
     *at = l->next;
     ze_counts.n_lists--;
     if (l->first && !l->device->lost)
         fprintf(stderr, "ze_driver: a list is destroyed with work in it\n");
-    while (l->first) {
-        if (l->first->launch)
-            ze_launch_drop(l->first->launch);
-        drop_first(l);
-    }
+    drop_all(l);
     pthread_mutex_unlock(&ze_lock);
     free(l);
     return ZE_RESULT_SUCCESS;
 }
 
+static ze_result_t queue_destroy(ze_command_queue_handle_t h) {
+    return list_destroy((ze_command_list_handle_t)h);
+}
+
+/* Copies of the lists' commands, which run as those of an immediate list do. */
+static ze_result_t execute(ze_command_queue_handle_t h, uint32_t n, ze_command_list_handle_t *kept,
+                           ze_fence_handle_t fence) {
+    struct list *q = (struct list *)h;
+    ENTER(zeCommandQueueExecuteCommandLists, q->device);
+    ze_result_t result = fence ? ZE_RESULT_ERROR_UNSUPPORTED_FEATURE : ZE_RESULT_SUCCESS;
+    pthread_mutex_lock(&ze_lock);
+    for (uint32_t i = 0; i < n && !result; i++) {
+        const struct list *l = (const struct list *)kept[i];
+        if (!l->is_kept || !l->closed)
+            result = ZE_RESULT_ERROR_INVALID_ARGUMENT;
+        for (const struct command *from = l->first; from && !result; from = from->next) {
+            struct command *c = malloc(sizeof *c);
+            if (!c) {
+                result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+                break;
+            }
+            *c = *from;
+            c->next = NULL;
+            c->launch = from->launch ? ze_launch_again(from->launch) : NULL;
+            *q->last = c;
+            q->last = &c->next;
+        }
+    }
+    ze_counts.n_replays += !result;
+    pthread_mutex_unlock(&ze_lock);
+    return result;
+}
+
 static ze_result_t append(struct list *l, struct command command, ze_event_handle_t raises,
                           uint32_t n_waits, ze_event_handle_t *waits) {
     struct command *c = malloc(sizeof *c);
-    if (!c || n_waits > MAX_WAITS || (command.kind != BARRIER && (raises || n_waits))) {
+    if (l->closed || !c || n_waits > MAX_WAITS || (command.kind < RESET && (raises || n_waits))) {
         free(c); /* the backend's come with barriers alone */
         return c ? ZE_RESULT_ERROR_UNSUPPORTED_FEATURE : ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     }
@@ -168,6 +256,12 @@ static ze_result_t append_barrier(ze_command_list_handle_t h, ze_event_handle_t 
     struct list *l = (struct list *)h;
     ENTER(zeCommandListAppendBarrier, l->device);
     return append(l, (struct command){.kind = BARRIER}, raises, n_waits, waits);
+}
+
+static ze_result_t append_reset(ze_command_list_handle_t h, ze_event_handle_t e) {
+    struct list *l = (struct list *)h;
+    ENTER(zeCommandListAppendEventReset, l->device);
+    return append(l, (struct command){.kind = RESET}, e, 0, NULL);
 }
 
 static ze_result_t append_copy(ze_command_list_handle_t h, void *dst, const void *src, size_t bytes,
@@ -293,10 +387,19 @@ static ze_result_t event_wait(ze_event_handle_t h, uint64_t timeout_ns) {
 
 void ze_list_table(ze_command_list_dditable_t *t) {
     t->pfnCreateImmediate = create_immediate;
+    t->pfnCreate = create_list;
+    t->pfnClose = close_list;
+    t->pfnAppendEventReset = append_reset;
     t->pfnDestroy = list_destroy;
     t->pfnAppendBarrier = append_barrier;
     t->pfnAppendMemoryCopy = append_copy;
     t->pfnAppendLaunchKernel = append_launch;
+}
+
+void ze_queue_table(ze_command_queue_dditable_t *t) {
+    t->pfnCreate = create_queue;
+    t->pfnDestroy = queue_destroy;
+    t->pfnExecuteCommandLists = execute;
 }
 
 void ze_pool_table(ze_event_pool_dditable_t *t) {

@@ -45,12 +45,17 @@ static void must(cl_int result, const char *what) {
 
 /* With the lock. */
 static bool start(void) {
-    cl_platform_id platform;
+    cl_platform_id platform[8];
+    cl_uint n = 0;
     cl_int result = 0;
     if (queue)
         return true;
-    if (clGetPlatformIDs(1, &platform, NULL) ||
-        clGetDeviceIDs(platform, CL_DEVICE_TYPE_CPU, 1, &cl_cpu, NULL))
+    if (clGetPlatformIDs(8, platform, &n))
+        return false;
+    for (cl_uint i = 0; i < n && i < 8 && !cl_cpu; i++) /* others may be installed too */
+        if (clGetDeviceIDs(platform[i], CL_DEVICE_TYPE_CPU, 1, &cl_cpu, NULL))
+            cl_cpu = NULL;
+    if (!cl_cpu)
         return false;
     context = clCreateContext(NULL, 1, &cl_cpu, NULL, NULL, &result);
     must(result, "clCreateContext");
@@ -311,6 +316,15 @@ ze_result_t ze_launch_make(ze_kernel_handle_t h, const ze_group_count_t *groups,
     clRetainKernel(l->handle);
     *out = l;
     return ZE_RESULT_SUCCESS;
+}
+
+struct launch *ze_launch_again(const struct launch *l) {
+    struct launch *same = malloc(sizeof *same + l->args_bytes);
+    if (!same)
+        abort();
+    memcpy(same, l, sizeof *same + l->args_bytes);
+    clRetainKernel(same->handle);
+    return same;
 }
 
 void ze_launch_drop(struct launch *l) {

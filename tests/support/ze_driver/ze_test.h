@@ -30,6 +30,7 @@
 struct ze_test_counts {
     uint64_t device_bytes[ZE_TEST_MAX_DEVICES], host_bytes, imported_bytes; /* now */
     uint64_t n_allocs, n_launches, n_copies;                                /* ever */
+    uint64_t n_replays;  /* lists that a queue was given, ever */
     uint64_t n_emulated; /* modules that were run as DIR/emulated has them, ever */
     uint32_t n_lists, n_event_pools, n_modules, n_kernels, n_contexts; /* now */
 };

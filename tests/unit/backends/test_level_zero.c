@@ -100,7 +100,7 @@ static void what_a_card_is(void **state) {
     assert_int_equal(d->caps.memory_bytes, MEMORY_MIB * MIB);
     assert_int_equal(d->caps.max_alloc_bytes, MOST_MIB * MIB);
     assert_int_equal(d->caps.subgroup_width, 16);
-    assert_true(d->caps.mapped_host && !d->caps.graphs);
+    assert_true(d->caps.mapped_host && d->caps.graphs);
     assert_true(d->caps.weight_dtype[SL_DTYPE_IQ1_S] && !d->caps.weight_dtype[SL_DTYPE_I32]);
     assert_true(sl_device_has_op(d, SL_OP_moe) && !sl_device_has_op(d, SL_OP_block_choose));
     sl_device_close(&d);
@@ -302,6 +302,128 @@ static void many_points(void **state) {
     }
 }
 
+/* ---- graphs ---- */
+
+enum { CELLS = 12, CELL = 128 };
+
+/* Copies cell `from` to those after it, one by one, up to `to`. */
+static struct sl_graph *chain(struct sl_device *d, struct sl_buffer *b, size_t from, size_t to) {
+    struct sl_graph *g = NULL;
+    assert_int_equal(sl_device_record(d), SL_OK);
+    for (size_t i = from; i < to; i++)
+        assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, sl_span(b, (i + 1) * CELL, CELL),
+                                        sl_span(b, i * CELL, CELL)),
+                         SL_OK);
+    assert_int_equal(sl_device_recorded(d, &g), SL_OK);
+    return g;
+}
+
+/* Two graphs in turn, many replays of them with nobody waiting, and copies on OPS and on another
+ * queue before and behind each: the driver runs its queues independently and what has no barrier
+ * between backwards, so that every event that is missing or early shows. */
+static void replays_in_order(void **state) {
+    (void)state;
+    enum { N = 400 };
+    struct sl_device *d = opened(0);
+    struct sl_buffer *b = allocated(d, (size_t)CELLS * CELL), *in = allocated(d, (size_t)N * CELL);
+    struct sl_buffer *out = allocated(d, (size_t)N * CELL);
+    char *data = filled((size_t)N * CELL, 5), *back = calloc(N, CELL);
+    uint64_t n_replays = counts().n_replays;
+    assert_int_equal(sl_device_upload(d, sl_span_all(in), data), SL_OK);
+    assert_int_equal(sl_device_sync(d), SL_OK);
+    struct sl_graph *first = chain(d, b, 0, 6), *second = chain(d, b, 6, CELLS - 1);
+    for (size_t i = 0; i < N; i++) {
+        sl_point at = 0;
+        assert_int_equal(
+            sl_device_copy(d, SL_QUEUE_OPS, sl_span(b, 0, CELL), sl_span(in, i * CELL, CELL)),
+            SL_OK);
+        assert_int_equal(sl_device_replay(d, first), SL_OK);
+        assert_int_equal(sl_device_replay(d, second), SL_OK);
+        if (i % 7 == 0) { /* on another queue, which waits for the replay */
+            assert_int_equal(sl_device_mark(d, SL_QUEUE_OPS, &at), SL_OK);
+            assert_int_equal(sl_device_after(d, SL_QUEUE_DOWN, SL_QUEUE_OPS, at), SL_OK);
+        }
+        enum sl_queue by = i % 7 ? SL_QUEUE_OPS : SL_QUEUE_DOWN;
+        assert_int_equal(sl_device_copy(d, by, sl_span(out, i * CELL, CELL),
+                                        sl_span(b, (CELLS - 1) * CELL, CELL)),
+                         SL_OK);
+        if (by == SL_QUEUE_DOWN) {
+            assert_int_equal(sl_device_mark(d, SL_QUEUE_DOWN, &at), SL_OK);
+            assert_int_equal(sl_device_after(d, SL_QUEUE_OPS, SL_QUEUE_DOWN, at), SL_OK);
+        }
+    }
+    assert_int_equal(sl_device_download(d, back, sl_span_all(out)), SL_OK);
+    assert_int_equal(sl_device_sync(d), SL_OK);
+    assert_memory_equal(back, data, (size_t)N * CELL);
+    assert_int_equal(counts().n_replays - n_replays, 2 * N);
+    assert_int_equal(counts().n_event_pools, 1); /* all replays share two events of it */
+    assert_int_equal(sl_device_replay(d, first), SL_OK);
+    sl_graph_free(d, &first); /* waits for its replay */
+    assert_null(first);
+    sl_graph_free(d, &second);
+    sl_device_free(d, &b);
+    sl_device_free(d, &in);
+    sl_device_free(d, &out);
+    sl_device_close(&d);
+    free(data);
+    free(back);
+    all_is_freed();
+}
+
+/* Each call of recording fails in turn: nothing is left behind, and the device goes on; a replay
+ * that fails halfway gives it up. */
+static void graphs_that_fail(void **state) {
+    (void)state;
+    static const char *const names[] = {"zeEventCreate:1",
+                                        "zeEventCreate:2",
+                                        "zeCommandQueueCreate:1",
+                                        "zeCommandListCreate:1",
+                                        "zeCommandListAppendBarrier:1",
+                                        "zeCommandListAppendEventReset:1",
+                                        "zeCommandListAppendMemoryCopy:2",
+                                        "zeCommandListAppendBarrier:2",
+                                        "zeCommandListClose:1"};
+    static const char *const replays[] = {
+        "zeCommandListAppendBarrier:1", "zeCommandQueueExecuteCommandLists:1",
+        "zeCommandListAppendBarrier:2", "zeCommandListAppendEventReset:1"};
+    char fault[96];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct sl_device *d = opened(0);
+        struct sl_buffer *b = allocated(d, (size_t)CELLS * CELL);
+        struct sl_graph *g = NULL;
+        snprintf(fault, sizeof fault, "%s:" DEVICE_OOM, names[i]);
+        set_fail(fault);
+        assert_int_equal(sl_device_record(d), SL_OK);
+        for (size_t k = 0; k < 3; k++)
+            assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, sl_span(b, (k + 1) * CELL, CELL),
+                                            sl_span(b, k * CELL, CELL)),
+                             SL_OK);
+        assert_int_equal(sl_device_recorded(d, &g), SL_ERR_DEVICE_OOM);
+        assert_null(g);
+        set_fail("");
+        g = chain(d, b, 0, 3);
+        assert_int_equal(sl_device_replay(d, g), SL_OK);
+        sl_graph_free(d, &g);
+        sl_device_free(d, &b);
+        sl_device_close(&d);
+        all_is_freed();
+    }
+    for (size_t i = 0; i < sizeof replays / sizeof *replays; i++) {
+        struct sl_device *d = opened(0);
+        struct sl_buffer *b = allocated(d, (size_t)CELLS * CELL);
+        struct sl_graph *g = chain(d, b, 0, 3);
+        snprintf(fault, sizeof fault, "%s:" DEVICE_OOM, replays[i]);
+        set_fail(fault);
+        assert_int_equal(sl_device_replay(d, g), SL_ERR_DEVICE_LOST);
+        set_fail("");
+        assert_int_equal(sl_device_sync(d), SL_ERR_DEVICE_LOST);
+        sl_graph_free(d, &g);
+        sl_device_free(d, &b);
+        sl_device_close(&d);
+        all_is_freed();
+    }
+}
+
 /* ---- what fails ---- */
 
 static void memory_that_runs_out(void **state) {
@@ -441,6 +563,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(order_in_a_queue, reset),
         cmocka_unit_test_setup(order_between_queues, reset),
         cmocka_unit_test_setup(many_points, reset),
+        cmocka_unit_test_setup(replays_in_order, reset),
+        cmocka_unit_test_setup(graphs_that_fail, reset),
         cmocka_unit_test_setup(memory_that_runs_out, reset),
         cmocka_unit_test_setup(opening_that_fails, reset),
         cmocka_unit_test_setup(a_device_that_is_lost, reset),
