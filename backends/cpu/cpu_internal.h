@@ -8,7 +8,7 @@
 /* Positions per partition of the attention's softmax; see attention.h. */
 #define SL_CPU_ATTN_PART 512u
 /* Widest head; sl_device_configure refuses more. */
-#define SL_CPU_MAX_HEAD_DIM 1024u
+#define SL_CPU_MAX_HEAD_DIM 2048u
 
 /* One page of one KV head, as the attention kernels read it. */
 struct sl_cpu_kv_page {
