@@ -21,7 +21,7 @@ static_assert(PAIRS == WARPS * 16, "sixteen pairs a warp");
 /* The tile's rows of one sequence at a time. */
 struct part {
     uint32_t seq, lo, len; /* positions that any of the rows sees */
-    uint32_t sure;         /* all of the rows see what lies before; 0 with a window */
+    uint32_t sure; /* all of the tile's rows see what lies before; 0 with a window */
 };
 
 /* The pages of the blocks that were chosen for a row, in ascending order. */
@@ -137,6 +137,8 @@ __device__ __forceinline__ void attention_tile(const struct sl_karg_attention &a
                 s.len = max(s.len, len_of[r]);
                 s.sure = min(s.sure, len_of[r]);
             }
+            if (first || r < n_rows) /* rows of another sequence do not */
+                s.sure = 0;
             now = s;
         }
         __syncthreads();

@@ -378,6 +378,8 @@ __device__ __forceinline__ void wide_rows(const struct sl_karg_attention &a) {
             len = max(len, s.len[next]);
             all = min(all, s.len[next]);
         }
+        if (first || next < n) /* pairs of another sequence see none of it */
+            all = 0;
         b.walk(0, (len + CHUNK - 1) / CHUNK, seq, len, all);
     }
     b.publish();

@@ -502,10 +502,44 @@ static void later_in(uint32_t dim) {
             fail_msg("heads of %u: row %u, %g", dim, i / width, (double)y[i]);
 }
 
+/* Nor may what lies in one sequence reach the rows of another in the same tile. */
+static void other_sequence_in(uint32_t dim) {
+    enum { LEN = 128, N = 12 };
+    static struct row rows[N];
+    struct shape s = {SL_DTYPE_F16, 1, 2, dim, dim, 0, false, CONF_PLAIN, 2};
+    uint32_t width = 2 * dim, *table = conf_host(N_SEQ * MAX_PAGES * sizeof *table);
+    for (uint32_t i = 0; i < N_SEQ * MAX_PAGES; i++)
+        table[i] = i;
+    struct attn_case c = {
+        .s = s, .rows = rows, .n_rows = N, .stride_q = width, .page_table = table};
+    struct sl_rng rng = {19};
+    float *q = conf_host(N * width * sizeof *q), *y = conf_host(N * width * sizeof *y);
+    for (uint32_t seq = 0; seq < 3; seq++) {
+        float *k = conf_host(LEN * dim * sizeof *k), *v = conf_host(LEN * dim * sizeof *v);
+        conf_fill(&rng, CONF_PLAIN, k, LEN * dim);
+        conf_fill(&rng, CONF_PLAIN, v, LEN * dim);
+        for (uint32_t i = 0; i < dim && seq == 1; i++)
+            v[5 * dim + i] = INFINITY;
+        c.k[seq] = k, c.v[seq] = v, c.len[seq] = LEN;
+    }
+    conf_fill(&rng, CONF_PLAIN, q, N * width);
+    for (uint32_t i = 0; i < N; i++)
+        rows[i] = (struct row){i < 3 ? 0 : i < 7 ? 1 : 2, LEN - i % 2};
+    c.q = q;
+    conf_tolerance(1e-5f);
+    conf_case("an infinity in another sequence", run, &c, CONF_F32, N * width, y);
+    for (uint32_t i = 0; i < N * width; i++)
+        if (isfinite(y[i]) != (rows[i / width].seq != 1))
+            fail_msg("heads of %u: row %u, %g", dim, i / width, (double)y[i]);
+}
+
 static void later_positions(void) {
     later_in(32);
-    if (!lacks_heads(SL_DTYPE_F16, 512, 512))
-        later_in(512);
+    other_sequence_in(32);
+    if (lacks_heads(SL_DTYPE_F16, 512, 512))
+        return;
+    later_in(512);
+    other_sequence_in(512);
 }
 
 int main(int argc, char **argv) {
