@@ -350,14 +350,57 @@ enum sl_status sl_gpu_block_attention(struct sl_device *d, const struct sl_op_bl
 
 /* ---- latents ---- */
 
-bool sl_gpu_latent_fits(const struct sl_gpu *c, const struct sl_op_need *need) {
-    return need->head_dim_v <= SL_ATTN_MAX_DIM_V &&
-           SL_ATTN_SMEM(need->head_dim_k, need->head_dim_k) <= c->max_smem_bytes;
+/* Kernels on tensor cores for latents of dim + SL_LATENT_ROT elements in f16. */
+struct latent_kernels {
+    enum sl_kernel_family parts, rows;
+    enum sl_kernel join;
+    uint32_t dim;
+    uint32_t most_parts, most_rows; /* tiles of 16 pairs that a block takes at most */
+    bool windows;
+};
+static const struct latent_kernels to_all = {
+    SL_FAMILY_latent_parts, SL_FAMILY_latent_rows, SL_KERNEL_latent_join, SL_WIDE_DIM, 2, 4, false};
+static const struct latent_kernels to_chosen = {SL_FAMILY_latent_chosen_parts,
+                                                SL_FAMILY_latent_chosen_rows,
+                                                SL_KERNEL_latent_chosen_join,
+                                                SL_WIDE_DIM,
+                                                2,
+                                                4,
+                                                false};
+static const struct latent_kernels to_long = {SL_FAMILY_latent_long_parts,
+                                              SL_FAMILY_latent_long_rows,
+                                              SL_KERNEL_latent_long_join,
+                                              SL_LATENT_LONG_DIM,
+                                              2,
+                                              2,
+                                              true};
+
+/* Shared memory of a block, with latents in one stage or in two. */
+static uint32_t latent_smem(const struct latent_kernels *of, uint32_t tiles) {
+    return SL_LATENT_SMEM(tiles, of->dim == SL_WIDE_DIM && tiles == 2 ? 2u : 1u, of->dim);
 }
 
-/* Stages of latents in shared memory. */
-static uint32_t stages_of(uint32_t tiles) {
-    return tiles == 2 ? 2 : 1;
+/* Tiles that a block takes; 0: it cannot. Those of chosen positions go as the others do. */
+static uint32_t tiles_of(const struct sl_gpu *c, const struct latent_kernels *of, bool rows) {
+    if (!c->kernel[of->join] || (of == &to_chosen && !c->kernel[to_all.join]))
+        return 0;
+    enum sl_kernel_family family = rows ? of->rows : of->parts;
+    enum sl_kernel_family other = rows ? to_all.rows : to_all.parts;
+    for (uint32_t n = rows ? of->most_rows : of->most_parts; n; n /= 2)
+        if (sl_gpu_has(c, family, n) && (of != &to_chosen || sl_gpu_has(c, other, n)) &&
+            latent_smem(of, n) + SL_WIDE_STATIC_SMEM(n) <= c->max_smem_bytes)
+            return n;
+    return 0;
+}
+
+bool sl_gpu_latent_fits(const struct sl_gpu *c, const struct sl_op_need *need) {
+    bool all = need->op == SL_OP_latent_attention;
+    bool longer = all && sl_gpu_has(c, SL_FAMILY_attention_latent_long, 0);
+    if (all && need->dtype == SL_DTYPE_F16 && need->head_dim_v == SL_LATENT_LONG_DIM &&
+        need->head_dim_k == SL_LATENT_LONG_DIM + SL_LATENT_ROT && tiles_of(c, &to_long, false))
+        return true;
+    return need->head_dim_v <= (longer ? SL_LATENT_MAX_DIM_V : SL_ATTN_MAX_DIM_V) &&
+           SL_ATTN_SMEM(need->head_dim_k, need->head_dim_k) <= c->max_smem_bytes;
 }
 
 /* Attention to latents, to all of a row's or to those that were chosen, which have kernels of their
@@ -370,23 +413,20 @@ struct latents {
         most_pages; /* that a row sees at most, counted as if what it sees had pages of its own */
 };
 
-/* Tiles of 16 pairs that a block of the tensor-core kernels takes at most; 0: such latents are not
- * theirs. All this is the model's and the device's alone, so all rows of a model go one way. */
-static uint32_t latent_tiles(const struct sl_gpu *c, const struct latents *l,
-                             enum sl_kernel_family family, enum sl_kernel_family of_chosen,
-                             uint32_t most) {
+static const struct latent_kernels *kernels_of(const struct latents *l) {
+    return l->chosen ? &to_chosen : l->a.kv.n_latent == SL_LATENT_LONG_DIM ? &to_long : &to_all;
+}
+
+/* Tiles that a block of the tensor-core kernels takes at most; 0: such latents are not theirs. All
+ * this is the model's and the device's alone, so all rows of a model go one way. */
+static uint32_t latent_tiles(const struct sl_gpu *c, const struct latents *l, bool rows) {
     const struct sl_latent_view *kv = &l->a.kv;
-    if (l->a.window || kv->dtype != SL_DTYPE_F16 || kv->n_latent != SL_WIDE_DIM ||
+    const struct latent_kernels *of = kernels_of(l);
+    if ((l->a.window && !of->windows) || kv->dtype != SL_DTYPE_F16 || kv->n_latent != of->dim ||
         kv->n_rot != SL_LATENT_ROT ||
-        ((uintptr_t)kv->rows | kv->page_bytes | (uintptr_t)l->a.y) % 16 ||
-        !sl_gpu_has(c, SL_FAMILY_latent_join, 0) ||
-        (l->chosen && !sl_gpu_has(c, SL_FAMILY_latent_chosen_join, 0)))
+        ((uintptr_t)kv->rows | kv->page_bytes | (uintptr_t)l->a.y) % 16)
         return 0;
-    for (uint32_t n = most; n; n /= 2)
-        if (sl_gpu_has(c, family, n) && (!l->chosen || sl_gpu_has(c, of_chosen, n)) &&
-            SL_LATENT_SMEM(n, stages_of(n)) + SL_WIDE_STATIC_SMEM(n) <= c->max_smem_bytes)
-            return n;
-    return 0;
+    return tiles_of(c, of, rows);
 }
 
 static struct sl_karg_attention latent_attention_args(const struct sl_gpu *c,
@@ -414,17 +454,19 @@ static enum sl_status latent_parts(struct sl_gpu *c, const struct latents *l, ui
                                    uint32_t row0, uint32_t end) {
     struct sl_karg_attention k = latent_attention_args(c, l);
     const struct sl_op_latent_attention *a = &l->a;
+    const struct latent_kernels *of = kernels_of(l);
     uint32_t dim = a->kv.n_latent + a->kv.n_rot;
     uint32_t most = tiles ? SL_WIDE_SPLITS(a->n_heads) : SL_ATTN_SPLITS;
     uint32_t splits = tiles ? l->most_pages * 2 : l->most_pages;
     uint32_t wave = wave_rows(c, a->n_heads, most, a->kv.n_latent);
     enum sl_kernel parts, join;
     if (tiles) {
-        parts =
-            sl_kernel_of(l->chosen ? SL_FAMILY_latent_chosen_parts : SL_FAMILY_latent_parts, tiles);
-        join = l->chosen ? SL_KERNEL_latent_chosen_join : SL_KERNEL_latent_join;
+        parts = sl_kernel_of(of->parts, tiles);
+        join = of->join;
     } else {
-        parts = l->chosen ? SL_KERNEL_attention_chosen : SL_KERNEL_attention_latent;
+        parts = l->chosen                            ? SL_KERNEL_attention_chosen
+                : a->kv.n_latent > SL_ATTN_MAX_DIM_V ? SL_KERNEL_attention_latent_long
+                                                     : SL_KERNEL_attention_latent;
         join = l->chosen ? SL_KERNEL_attention_chosen_join : SL_KERNEL_attention_join;
     }
     splits = splits < most ? splits : most;
@@ -434,10 +476,9 @@ static enum sl_status latent_parts(struct sl_gpu *c, const struct latents *l, ui
         if (tiles) {
             SL_TRY(SL_LAUNCH(
                 c, parts, ((struct sl_dim3){splits, sl_ceil_div(a->n_heads, 16 * tiles), k.n_rows}),
-                ((struct sl_dim3){tiles == 1 ? 128 : 256, 1, 1}),
-                SL_LATENT_SMEM(tiles, stages_of(tiles)), k));
+                ((struct sl_dim3){tiles == 1 ? 128 : 256, 1, 1}), latent_smem(of, tiles), k));
             SL_TRY(SL_LAUNCH(c, join, ((struct sl_dim3){a->n_heads, k.n_rows, 1}),
-                             ((struct sl_dim3){SL_WIDE_DIM / 4, 1, 1}), 0, k));
+                             ((struct sl_dim3){of->dim / 4, 1, 1}), 0, k));
             continue;
         }
         SL_TRY(SL_LAUNCH(
@@ -452,8 +493,7 @@ static enum sl_status latent_parts(struct sl_gpu *c, const struct latents *l, ui
 
 static enum sl_status attend(struct sl_gpu *c, const struct latents *l) {
     const struct sl_op_latent_attention *a = &l->a;
-    uint32_t parts = latent_tiles(c, l, SL_FAMILY_latent_parts, SL_FAMILY_latent_chosen_parts, 2);
-    uint32_t tiles = latent_tiles(c, l, SL_FAMILY_latent_rows, SL_FAMILY_latent_chosen_rows, 4);
+    uint32_t parts = latent_tiles(c, l, false), tiles = latent_tiles(c, l, true);
     if (!tiles)
         return latent_parts(c, l, parts, 0, a->n_tok);
     SL_TRY(latent_parts(c, l, parts, 0, a->n_decode));
@@ -465,10 +505,9 @@ static enum sl_status attend(struct sl_gpu *c, const struct latents *l) {
     struct sl_dim3 grid = {sl_ceil_div((uint64_t)k.n_rows * a->n_heads, 16 * tiles), 1, 1};
     if (l->chosen) /* no two rows have the same positions */
         grid.x = k.n_rows * sl_ceil_div(a->n_heads, 16 * tiles);
-    return SL_LAUNCH(
-        c, sl_kernel_of(l->chosen ? SL_FAMILY_latent_chosen_rows : SL_FAMILY_latent_rows, tiles),
-        grid, ((struct sl_dim3){tiles == 1 ? 128 : 256, 1, 1}),
-        SL_LATENT_SMEM(tiles, stages_of(tiles)), k);
+    return SL_LAUNCH(c, sl_kernel_of(kernels_of(l)->rows, tiles), grid,
+                     ((struct sl_dim3){tiles == 1 ? 128 : 256, 1, 1}),
+                     latent_smem(kernels_of(l), tiles), k);
 }
 
 enum sl_status sl_gpu_latent_attention(struct sl_device *d,

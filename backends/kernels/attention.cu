@@ -7,7 +7,6 @@
 
 #define CHUNK   ((int)SL_ATTN_CHUNK)
 #define HEADS   ((int)SL_ATTN_HEAD_BLOCK)
-#define DIMS    4 /* dim_v is at most 4 * 128 */
 #define THREADS 128
 
 /* CHUNK rows from position `from` on to f32, the first dim elements of each; rows outside [lo, len)
@@ -38,7 +37,8 @@ __device__ __forceinline__ void load_rows(ROW_AT row_at, uint32_t from, uint32_t
     }
 }
 
-template <bool LATENT, bool ANY, int SEES = SL_SEES_ALL>
+/* dim_v is at most DIMS * 128. */
+template <bool LATENT, bool ANY, int SEES = SL_SEES_ALL, int DIMS = SL_ATTN_MAX_DIM_V / THREADS>
 __device__ __forceinline__ void attention_row(const struct sl_karg_attention &a) {
     extern __shared__ float shared[];
     uint32_t dim_k = a.kv.dim_k, dim_v = a.kv.dim_v;
@@ -175,6 +175,7 @@ __device__ __forceinline__ void attention_join(const struct sl_karg_attention &a
 KERNEL(row, (attention_row<false, false>))
 KERNEL(row_any, (attention_row<false, true>))
 KERNEL(latent, (attention_row<true, false>))
+KERNEL(latent_long, (attention_row<true, false, SL_SEES_ALL, SL_LATENT_MAX_DIM_V / THREADS>))
 KERNEL(chosen, (attention_row<true, false, SL_SEES_CHOSEN>))
 KERNEL(blocks, (attention_row<false, false, SL_SEES_BLOCKS>))
 KERNEL(join, attention_join<false>)

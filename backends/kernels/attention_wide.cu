@@ -5,7 +5,7 @@
     extern "C" __global__ void __launch_bounds__((MT) == 1 ? 128 : 256)                            \
         sl_k_attention_wide_##NAME(SL_KERNEL_ARGS(sl_karg_attention, a)) {                         \
         sl_grid_begin();                                                                           \
-        FORM<MT, V, 1, false>(a);                                                                  \
+        FORM<MT, (int)SL_WIDE_DIM, 1, false>(a);                                                                   \
     }
 KERNEL(rows_1, wide_rows, 1)
 KERNEL(rows_2, wide_rows, 2)

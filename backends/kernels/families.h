@@ -108,8 +108,12 @@
     F(X, attention_row, ONE, struct sl_karg_attention, OP(attention), 0, false)                    \
     F(X, attention_row_any, ONE, struct sl_karg_attention, OP(attention), 0, false)                \
     F(X, attention_latent, ONE, struct sl_karg_attention, OP(latent_attention), 0, false)          \
+    F(X, attention_latent_long, ONE, struct sl_karg_attention, 0, 0, false)                        \
     F(X, latent_rows, PAIRS_64, struct sl_karg_attention, 0, 0, true)                              \
     F(X, latent_parts, PAIRS_32, struct sl_karg_attention, 0, 0, false)                            \
+    F(X, latent_long_rows, PAIRS_32, struct sl_karg_attention, 0, 0, true)                         \
+    F(X, latent_long_parts, PAIRS_32, struct sl_karg_attention, 0, 0, false)                       \
+    F(X, latent_long_join, ONE, struct sl_karg_attention, 0, 0, false)                             \
     F(X, latent_join, ONE, struct sl_karg_attention, 0, 0, false)                                  \
     F(X, attention_chosen, ONE, struct sl_karg_attention, OP(chosen_attention), 0, false)          \
     F(X, attention_chosen_join, ONE, struct sl_karg_attention, OP(chosen_attention), 0, false)     \

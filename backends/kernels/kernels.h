@@ -312,10 +312,11 @@ struct sl_karg_kv_write {
 /* Attention of single rows (decode). Row row0 + r is cut into at most SL_ATTN_SPLITS parts of whole
  * pages; part [rows, n_heads, SL_ATTN_SPLITS, SL_ATTN_PART_FLOATS] holds each part's output,
  * maximum and sum until they are joined in ascending order. */
-#define SL_ATTN_SPLITS     32u
-#define SL_ATTN_WAVE_ROWS  32u
-#define SL_ATTN_HEAD_BLOCK 8u
-#define SL_ATTN_MAX_DIM_V  512u
+#define SL_ATTN_SPLITS      32u
+#define SL_ATTN_WAVE_ROWS   32u
+#define SL_ATTN_HEAD_BLOCK  8u
+#define SL_ATTN_MAX_DIM_V   512u
+#define SL_LATENT_MAX_DIM_V 1024u
 /* The two beside the output make a part begin on 16 bytes, where dim_v is a multiple of four. */
 #define SL_ATTN_PART_FLOATS(dim_v) ((dim_v) + 4u)
 #define SL_ATTN_CHUNK              32u /* positions in shared memory at a time */
@@ -332,7 +333,8 @@ struct sl_karg_kv_write {
 #define SL_ATTN_TILE_PAIRS             64u
 #define SL_ATTN_TILE_SMEM(dim)         ((2u * SL_ATTN_TILE_PAIRS + 2u * 64u) * ((dim) + 8u) * 2u)
 /* attention_latent does what attention_row does where K and V are the same rows of dim_k elements,
- * of which the first dim_v are V, and all heads share them. attention_chosen and
+ * of which the first dim_v are V, and all heads share them; attention_latent_long where dim_v is
+ * more than SL_ATTN_MAX_DIM_V, and at most SL_LATENT_MAX_DIM_V. attention_chosen and
  * attention_chosen_join do what it and attention_join do, of chosen positions. */
 struct sl_karg_attention {
     struct sl_karg_kv kv;
@@ -442,8 +444,11 @@ struct sl_karg_norm_quantize {
  * (n_heads, n_rows), SL_WIDE_DIM / 4 threads. Blocks of 128 threads for N = 1, else 256. A row's
  * parts: [n_heads, SL_WIDE_SPLITS(n_heads), SL_ATTN_PART_FLOATS(SL_WIDE_DIM)]. latent_chosen_* do
  * the same of chosen positions, with the same bits as over a sequence that had those alone; a block
- * of latent_chosen_rows_N has heads of one row: grid (n_rows * ceil(n_heads / 16 / N)). */
+ * of latent_chosen_rows_N has heads of one row: grid (n_rows * ceil(n_heads / 16 / N)).
+ * latent_long_* do what latent_* do where latents have SL_LATENT_LONG_DIM + SL_LATENT_ROT elements,
+ * with windows; latent_long_join has SL_LATENT_LONG_DIM / 4 threads. */
 #define SL_WIDE_DIM             512u
+#define SL_LATENT_LONG_DIM      1024u
 #define SL_LATENT_ROT           64u
 #define SL_WIDE_CHUNK           32u
 #define SL_WIDE_MAX_SPLITS      128u
@@ -452,7 +457,7 @@ struct sl_karg_norm_quantize {
  */
 #define SL_WIDE_ROWS_SMEM(n, chunks, keys)                                                         \
     ((2u * 16u * (n) + (chunks)*SL_WIDE_CHUNK) * ((keys) + 8u) * 2u)
-#define SL_LATENT_SMEM(n, stages) SL_WIDE_ROWS_SMEM(n, stages, SL_WIDE_DIM + SL_LATENT_ROT)
+#define SL_LATENT_SMEM(n, stages, dim) SL_WIDE_ROWS_SMEM(n, stages, (dim) + SL_LATENT_ROT)
 /* Where n is 1, values take the place of their keys. */
 #define SL_ATTN_WIDE_SMEM(n) SL_WIDE_ROWS_SMEM(n, (n) == 1u ? 1u : 2u, SL_WIDE_DIM)
 /* What a block of either has beside it. */

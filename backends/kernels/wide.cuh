@@ -1,10 +1,11 @@
 /* Attention over paged f16 KV whose values have 512 elements, on tensor cores (FlashAttention: Dao
  * et al. 2022): heads of 512, and latents (DeepSeek-AI 2024), which are one KV head's keys of 576
- * elements and, without their rotated end, its values. A block reads a position once for 16 MT
+ * elements and, without their rotated end, its values; latents of 1024 and 64, of which rows may
+ * see a window, too (latent_long.cu). A block reads a position once for 16 MT
  * pairs of (row, head).
  *
  * Of a chunk of 32 positions, the warps first share the scores (MT tiles of 16 pairs, and
- * positions), then meet over maxima, sums and probabilities in shared memory, then share the 512
+ * positions), then meet over maxima, sums and probabilities in shared memory, then share the
  * elements of the output. As in attention_tile.cu, queries and probabilities go in as the sum of
  * two f16 each, and keys and values as they are. Chunks begin at position 0 and one that a row does
  * not see leaves its state as it is, so a row's bits do not depend on the others of its step.
@@ -15,9 +16,13 @@
 
 #include "backends/kernels/attention.cuh"
 
-#define V       ((int)SL_WIDE_DIM)
 #define CHUNK   ((int)SL_WIDE_CHUNK)
 #define PSTRIDE (CHUNK + 8)
+
+/* The first position that a row of len sees. */
+__device__ __forceinline__ uint32_t wide_first(const struct sl_karg_attention &a, uint32_t len) {
+    return a.window && len > a.window ? len - a.window : 0;
+}
 
 /* What lies beside queries and positions in shared memory. */
 template <int PAIRS, int GROUPS> struct wide_shared {
@@ -28,8 +33,10 @@ template <int PAIRS, int GROUPS> struct wide_shared {
 
 /* MT: tiles of 16 pairs of a block; K: elements of a key; STAGES: chunks in shared memory; LATENT:
  * a value is the first V elements of its key; CHOSEN: a block has one row, and the positions that
- * it has chosen count from 0. */
-template <int MT, int K, int STAGES, bool LATENT, bool CHOSEN = false> struct wide {
+ * it has chosen count from 0; WINDOW: rows may see a window alone. */
+template <int MT, int K, int STAGES, bool LATENT, bool CHOSEN = false, bool WINDOW = false>
+struct wide {
+    static constexpr int V = LATENT ? K - (int)SL_LATENT_ROT : K;
     static constexpr int STRIDE = K + 8;                /* halves: 16 bytes to spread banks */
     static constexpr bool OWN_ROWS = !LATENT && MT > 1; /* values do not take the place of keys */
     static constexpr int WARPS = MT == 1 ? 4 : 8, THREADS = WARPS * SL_WARP, PAIRS = MT * 16;
@@ -39,6 +46,7 @@ template <int MT, int K, int STAGES, bool LATENT, bool CHOSEN = false> struct wi
     static_assert(NT >= 1 && GROUPS * NT * 8 == CHUNK, "the warps share a chunk");
     static_assert(LATENT || STAGES == 1, "two kinds of rows have one stage");
     static_assert(LATENT || !CHOSEN, "values would have to be found too");
+    static_assert(LATENT || !WINDOW, "nor have heads windows");
 
     const struct sl_karg_attention &a;
     __half *q, *ks;
@@ -208,7 +216,10 @@ template <int MT, int K, int STAGES, bool LATENT, bool CHOSEN = false> struct wi
                         chunk * CHUNK + (group * NT + (uint32_t)n) * 8 + quad * 2 + (uint32_t)j;
                     int e = 2 * i + j;
                     float v = (c[n][0][e] + c[n][2][e]) + (c[n][1][e] + c[n][3][e]);
-                    x[n][e] = mine && pos < len ? v * by : -INFINITY;
+                    bool seen = mine && pos < len;
+                    if constexpr (WINDOW)
+                        seen = seen && pos >= wide_first(a, len);
+                    x[n][e] = seen ? v * by : -INFINITY;
                     most = fmaxf(most, x[n][e]);
                 }
             most = fmaxf(most, sl_shfl_xor(most, 1));
@@ -300,9 +311,9 @@ template <int MT, int K, int STAGES, bool LATENT, bool CHOSEN = false> struct wi
     }
 
     /* Chunks [begin, end) of sequence seq, whose pairs see at most len positions, and all of them
-     * `all`. */
+     * those from `from` to `all`. */
     __device__ __forceinline__ void walk(uint32_t begin, uint32_t end, uint32_t seq, uint32_t len,
-                                         uint32_t all) {
+                                         uint32_t all, uint32_t from = 0) {
         const uint32_t *pages = a.page_table + (size_t)seq * a.max_pages;
         if (STAGES > 1 && begin < end) {
             __syncthreads();
@@ -322,7 +333,8 @@ template <int MT, int K, int STAGES, bool LATENT, bool CHOSEN = false> struct wi
                 sl_copy_wait();
                 __syncthreads();
             }
-            step(chunk, pages, seq, len, chunk * CHUNK + CHUNK <= all);
+            step(chunk, pages, seq, len,
+                 chunk * CHUNK + CHUNK <= all && (!WINDOW || chunk * CHUNK >= from));
         }
     }
 
@@ -353,9 +365,9 @@ template <int MT, int K, int STAGES, bool LATENT, bool CHOSEN = false> struct wi
 };
 
 /* Prompt rows: a block takes pairs of rows and heads of KV head blockIdx.y. */
-template <int MT, int K, int STAGES, bool LATENT>
+template <int MT, int K, int STAGES, bool LATENT, bool WINDOW = false>
 __device__ __forceinline__ void wide_rows(const struct sl_karg_attention &a) {
-    using body = wide<MT, K, STAGES, LATENT>;
+    using body = wide<MT, K, STAGES, LATENT, false, WINDOW>;
     extern __shared__ uint4 shared[];
     __shared__ struct wide_shared<body::PAIRS, body::GROUPS> s;
     body b(a, blockIdx.y, (__half *)shared, s);
@@ -378,9 +390,10 @@ __device__ __forceinline__ void wide_rows(const struct sl_karg_attention &a) {
             len = max(len, s.len[next]);
             all = min(all, s.len[next]);
         }
+        uint32_t begin = WINDOW ? wide_first(a, all) / CHUNK : 0;
         if (first || next < n) /* pairs of another sequence see none of it */
             all = 0;
-        b.walk(0, (len + CHUNK - 1) / CHUNK, seq, len, all);
+        b.walk(begin, (len + CHUNK - 1) / CHUNK, seq, len, all, WINDOW ? wide_first(a, len) : 0);
     }
     b.publish();
     b.outputs([&](uint32_t p, uint32_t col, float2 v) {
@@ -390,7 +403,7 @@ __device__ __forceinline__ void wide_rows(const struct sl_karg_attention &a) {
         size_t at = (size_t)a.row0 * a.n_heads + p0 + p;
         if constexpr (!LATENT)
             at = (size_t)(a.row0 + (p0 + p) / width) * a.n_heads + head0 + (p0 + p) % width;
-        *(float2 *)(a.y + at * V + col) = make_float2(v.x * inv, v.y * inv);
+        *(float2 *)(a.y + at * body::V + col) = make_float2(v.x * inv, v.y * inv);
     });
 }
 
@@ -426,24 +439,27 @@ __device__ __forceinline__ void wide_chosen_rows(const struct sl_karg_attention 
         if (p >= n)
             return;
         float inv = 1.0f / s.sum[0][p];
-        *(float2 *)(a.y + ((size_t)row * a.n_heads + head + p) * V + col) =
+        *(float2 *)(a.y + ((size_t)row * a.n_heads + head + p) * body::V + col) =
             make_float2(v.x * inv, v.y * inv);
     });
 }
 
-/* The chunks of a row and how many of them a part has: by the row alone. */
+/* The chunks of a row, from `first` on, and how many of them a part has: by the row alone. */
 struct wide_cut {
-    uint32_t n_chunks, per_part, n_parts;
+    uint32_t first, n_chunks, per_part, n_parts;
 };
+template <bool WINDOW>
 __device__ __forceinline__ struct wide_cut wide_cut(const struct sl_karg_attention &a,
                                                     uint32_t len) {
     struct wide_cut c;
     uint32_t most = SL_WIDE_SPLITS(a.n_heads);
-    c.n_chunks = (len + CHUNK - 1) / CHUNK;
+    c.first = WINDOW ? wide_first(a, len) / CHUNK : 0;
+    c.n_chunks = (len + CHUNK - 1) / CHUNK - c.first;
     c.per_part = (c.n_chunks + most - 1) / most;
     c.n_parts = (c.n_chunks + c.per_part - 1) / c.per_part;
     return c;
 }
+template <int V>
 __device__ __forceinline__ float *wide_part(const struct sl_karg_attention &a, uint32_t wave_row,
                                             uint32_t head, uint32_t part) {
     return a.part + (((size_t)wave_row * a.n_heads + head) * SL_WIDE_SPLITS(a.n_heads) + part) *
@@ -451,9 +467,10 @@ __device__ __forceinline__ float *wide_part(const struct sl_karg_attention &a, u
 }
 
 /* Generated rows: block y takes heads of one row that share a KV head. */
-template <int MT, int K, int STAGES, bool LATENT, bool CHOSEN = false>
+template <int MT, int K, int STAGES, bool LATENT, bool CHOSEN = false, bool WINDOW = false>
 __device__ __forceinline__ void wide_parts(const struct sl_karg_attention &a) {
-    using body = wide<MT, K, STAGES, LATENT, CHOSEN>;
+    using body = wide<MT, K, STAGES, LATENT, CHOSEN, WINDOW>;
+    constexpr int V = body::V;
     extern __shared__ uint4 shared[];
     __shared__ struct wide_shared<body::PAIRS, body::GROUPS> s;
     uint32_t width = LATENT ? a.n_heads : a.n_heads / a.kv.n_kv_heads;
@@ -461,7 +478,7 @@ __device__ __forceinline__ void wide_parts(const struct sl_karg_attention &a) {
     uint32_t in_group = blockIdx.y % blocks * body::PAIRS, head = kv_head * width + in_group;
     uint32_t row = a.row0 + blockIdx.z, len = wide_len<CHOSEN>(a, row);
     uint32_t n = min((uint32_t)body::PAIRS, width - in_group);
-    struct wide_cut c = wide_cut(a, len);
+    struct wide_cut c = wide_cut<WINDOW>(a, len);
     uint32_t begin = blockIdx.x * c.per_part, end = min(begin + c.per_part, c.n_chunks);
     if (begin >= c.n_chunks)
         return;
@@ -476,15 +493,58 @@ __device__ __forceinline__ void wide_parts(const struct sl_karg_attention &a) {
             s.len[i] = len;
         }
     }
-    b.walk(begin, end, seq, len, LATENT ? len : UINT32_MAX); /* what lies behind len is zero */
+    b.walk(c.first + begin, c.first + end, seq, len,
+           LATENT ? len : UINT32_MAX, /* what lies behind len is zero */
+           WINDOW ? wide_first(a, len) : 0);
     b.publish();
     b.outputs([&](uint32_t p, uint32_t col, float2 v) {
         if (p < n)
-            *(float2 *)(wide_part(a, blockIdx.z, head + p, blockIdx.x) + col) = v;
+            *(float2 *)(wide_part<V>(a, blockIdx.z, head + p, blockIdx.x) + col) = v;
     });
     for (uint32_t p = threadIdx.x; p < n; p += body::THREADS)
-        *(float2 *)(wide_part(a, blockIdx.z, head + p, blockIdx.x) + V) =
+        *(float2 *)(wide_part<V>(a, blockIdx.z, head + p, blockIdx.x) + V) =
             make_float2(s.top[0][p], s.sum[0][p]);
+}
+
+/* Grid (heads, rows), four of the output's elements a thread: joins their parts. */
+template <int V, bool CHOSEN = false, bool WINDOW = false>
+__device__ __forceinline__ void wide_join(const struct sl_karg_attention &a) {
+    __shared__ float factor[SL_WIDE_MAX_SPLITS], inverse;
+    uint32_t head = blockIdx.x, row = a.row0 + blockIdx.y,
+             n = wide_cut<WINDOW>(a, wide_len<CHOSEN>(a, row)).n_parts;
+    const float *part = wide_part<V>(a, blockIdx.y, head, 0);
+    constexpr uint32_t NEXT = SL_ATTN_PART_FLOATS(V);
+    if (threadIdx.x < SL_WARP) {
+        float2 ml[SL_WIDE_MAX_SPLITS / SL_WARP];
+        float top = -INFINITY, sum = 0;
+#pragma unroll
+        for (uint32_t j = 0; j < SL_WIDE_MAX_SPLITS / SL_WARP; j++) {
+            uint32_t i = threadIdx.x + SL_WARP * j;
+            ml[j] = i < n ? *(const float2 *)(part + i * NEXT + V) : make_float2(-INFINITY, 0);
+            top = fmaxf(top, ml[j].x);
+        }
+        top = sl_warp_max(top);
+#pragma unroll
+        for (uint32_t j = 0; j < SL_WIDE_MAX_SPLITS / SL_WARP; j++) {
+            float f = threadIdx.x + SL_WARP * j < n ? sl_dev_exp(ml[j].x - top) : 0.0f;
+            factor[threadIdx.x + SL_WARP * j] = f;
+            sum = fmaf(ml[j].y, f, sum);
+        }
+        sum = sl_warp_sum(sum);
+        if (threadIdx.x == 0)
+            inverse = 1.0f / sum;
+    }
+    __syncthreads();
+    float4 y = make_float4(0, 0, 0, 0);
+#pragma unroll 8
+    for (uint32_t i = 0; i < n; i++) {
+        float4 v = *(const float4 *)(part + i * NEXT + threadIdx.x * 4);
+        float f = factor[i];
+        y.x = fmaf(v.x, f, y.x), y.y = fmaf(v.y, f, y.y);
+        y.z = fmaf(v.z, f, y.z), y.w = fmaf(v.w, f, y.w);
+    }
+    *(float4 *)(a.y + ((size_t)row * a.n_heads + head) * V + threadIdx.x * 4) =
+        make_float4(y.x * inverse, y.y * inverse, y.z * inverse, y.w * inverse);
 }
 
 #endif
