@@ -21,6 +21,7 @@ enum sl_status sl_lz_planned(const struct sl_device_offer *offer, uint32_t numbe
     struct sl_device *d = &p->level_zero.base;
     d->ops = &p->ops;
     sl_planned_gpu(d, offer, number, BYTES_PER_S); /* integrated ones are not opened */
+    d->caps.graphs = true;
     sl_lz_ops_caps(&d->caps);
     *out_device = d;
     return SL_OK;

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RUN = ["-q", "-n", "6", "--temp", "0", "-p", "a b", "--heat-file", "off"]
@@ -141,6 +142,45 @@ def replayed(t, name, model):
                  "keeps no graphs" in said and "keeps no graphs" not in err, f"{code} {without}\n{out}\n{there}\n{err}\n{said}")
 
 
+def own_kib(pid):
+    """Of a process's memory what is its own: not the devices', which their driver shares (RssShmem)."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii") as f:
+            kib = dict(line.split(":", 1) for line in f)
+        return int(kib["VmRSS"].split()[0]) - int(kib["RssShmem"].split()[0]), int(kib["RssShmem"].split()[0])
+    except (OSError, KeyError):  # it has ended
+        return 0, 0
+
+
+def memory_of(t, model, device):
+    """The most memory of its own that a run has, and of the devices', in KiB, looked at every few milliseconds."""
+    argv = [t.sluice, "run", "-m", model, *RUN, "--device", device, "--experts", "resident"]
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=t.env) as p:
+        most, most_there = 0, 0
+        while p.poll() is None:
+            own, there = own_kib(p.pid)
+            most, most_there = max(most, own), max(most_there, there)
+            time.sleep(0.005)
+        out = p.stdout.read().decode("utf-8", "replace")
+    return most, most_there, p.returncode, out
+
+
+def host_memory(t):
+    """Weights are on the cards alone: a model of 64 MiB more takes hardly more of the process's memory than a small one, and two cards
+    hardly more than one. A copy in host memory of what is on a card, or of one card's on the other, would show."""
+    model, slack = os.path.join(t.folder, "large.gguf"), 32 << 10
+    t.run([t.sluice, "synth", "-q", "-o", model, "--layers", "18", "--embd", "1024", "--ff", "2048", "--vocab", "4096", "-t", "Q8_0"])
+    memory_of(t, model, "level_zero:0,1")  # compiles kernels, which takes memory of its own
+    (small, there0, code0, out0), (one, there1, code1, out1), (two, there2, code2, out2) = \
+        (memory_of(t, m, device) for m, device in ((t.model, "level_zero:0"), (model, "level_zero:0"), (model, "level_zero:0,1")))
+    seen = f"small {small} KiB and {there0} on the card, one {one} and {there1}, two {two} and {there2}\n{out0}\n{out1}\n{out2}"
+    print(f"# memory: {seen.splitlines()[0]}", flush=True)
+    t.report("memory: the model is on the cards, with one and with two", code0 == code1 == code2 == 0 and
+             min(there1, there2) > there0 + 2 * slack, seen)
+    t.report("... and takes within 32 MiB of a small one of the process's own", small and one <= small + slack, seen)
+    t.report("... with two cards within 32 MiB of one", one and two <= one + slack, seen)
+
+
 def failing(t):
     on = ["--device", "level_zero:0", "--experts", "resident"]
     for n in (1, 2):
@@ -178,6 +218,7 @@ def main():
         t.run([sluice, "synth", "-q", "-o", delta, "--arch", "qwen35moe", "--layers", "4", "--vocab", "320", "-t", "Q8_0"])
         placed(t, "gated delta nets", delta)
         replayed(t, "gated delta nets", delta)
+        host_memory(t)
         failing(t)
         for program in sys.argv[3:]:
             argv = program.split()

@@ -41,7 +41,9 @@ static ze_result_t allocate(enum kind kind, uint32_t device, size_t bytes, size_
     size_t whole = (bytes + align - 1) / align * align;
     *b = (struct block){.kind = kind, .device = device, .bytes = bytes};
     b->map_bytes = (whole + PAGE - 1) / PAGE * PAGE + PAGE;
-    b->map = mmap(NULL, b->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    /* A device's is shared, so that /proc tells it from the process's own (RssShmem). */
+    int sharing = kind == DEVICE ? MAP_SHARED : MAP_PRIVATE;
+    b->map = mmap(NULL, b->map_bytes, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
     if (b->map == MAP_FAILED) {
         free(b);
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;

@@ -4,8 +4,8 @@
  *
  * Commands of a list run late, when somebody waits or has asked twice, and between two barriers the
  * last comes first: the interface promises no order there. Device memory is the host's, each
- * allocation with nothing behind it; copies that touch anything but allocated or imported memory
- * end the program.
+ * allocation with nothing behind it, and not counted as the process's own (RssShmem, not RssAnon);
+ * copies that touch anything but allocated or imported memory end the program.
  *
  * What it shows is read from variables when the driver starts:
  *   ZE_TEST_DEVICES=1          how many GPUs

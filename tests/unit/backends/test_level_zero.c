@@ -547,6 +547,7 @@ static void a_planned_one(void **state) {
     assert_int_equal(sl_level_zero_backend.planned(&offer, 3, &d, &err), SL_OK);
     assert_string_equal(d->caps.id, "level_zero:3");
     assert_true(d->caps.weight_dtype[SL_DTYPE_Q8_0] && sl_device_has_op(d, SL_OP_attention));
+    assert_true(d->caps.graphs && d->caps.mapped_host);
     const struct sl_device_limits limits = {.max_tok = 8, .max_n_in = 512};
     assert_true(sl_device_scratch_bytes(d, &limits) >= 2 * 8 * 2 * SL_LZ_QX_BYTES);
     sl_device_close(&d);
