@@ -1,6 +1,7 @@
 /* sl_op_hadamard, sl_op_index_choose and sl_op_chosen_attention; sl_op_block_choose and
  * sl_op_block_attention. */
 #include "tests/conformance/conformance.h"
+#include "tests/support/device_memory.h"
 #include "backends/ops/attention.h"
 #include "backends/ops/elementwise.h"
 #include "backends/ops/index.h"
@@ -1027,6 +1028,134 @@ static void block_attention(void) {
     block_attention_case(SL_DTYPE_F16, 2, 2, 64, 64, 128, 4, far, n_far);
 }
 
+/* ---- replays ---- */
+
+#define REPLAY_ROWS 4u
+static const uint32_t replay_lens[2][REPLAY_ROWS] = {{1300, 129, 64, 700}, {193, 130, 65, 701}};
+
+struct replay_case {
+    struct blocks of;
+    struct battn to;
+};
+struct step {
+    const struct replay_case *c;
+    struct sl_latent_view keys;
+    struct sl_kv_view kv;
+    const float *index_q, *q;
+    float *y;
+    uint32_t *chosen, *row_len;
+    const uint32_t *page_table, *row_seq;
+};
+
+static void submit_step(struct sl_device *d, const struct step *s) {
+    const struct blocks *of = &s->c->of;
+    const struct battn *to = &s->c->to;
+    conf_ok(sl_op_block_choose(d, &(struct sl_op_block_choose){.keys = s->keys,
+                                                               .q = s->index_q,
+                                                               .chosen = s->chosen,
+                                                               .page_table = s->page_table,
+                                                               .row_seq = s->row_seq,
+                                                               .row_len = s->row_len,
+                                                               .n_tok = REPLAY_ROWS,
+                                                               .n_decode = REPLAY_ROWS,
+                                                               .n_heads = of->n_heads,
+                                                               .max_pages = MAX_PAGES,
+                                                               .n_top = of->n_top,
+                                                               .n_local = of->n_local,
+                                                               .block = of->block}));
+    conf_ok(sl_op_block_attention(
+        d, &(struct sl_op_block_attention){.kv = s->kv,
+                                           .q = s->q,
+                                           .y = s->y,
+                                           .chosen = s->chosen,
+                                           .page_table = s->page_table,
+                                           .row_seq = s->row_seq,
+                                           .row_len = s->row_len,
+                                           .n_tok = REPLAY_ROWS,
+                                           .n_decode = REPLAY_ROWS,
+                                           .n_heads = to->n_heads,
+                                           .stride_q = to->n_heads * to->dim_k,
+                                           .max_pages = MAX_PAGES,
+                                           .n_top = to->n_top,
+                                           .block = to->block,
+                                           .scale = block_scale(to)}));
+}
+
+/* Recorded with the first lengths and replayed with both; the bits of a step with the second. */
+static void run_replay(struct sl_device *d, const void *ctx, void *out) {
+    const struct replay_case *c = ctx;
+    uint32_t seq[REPLAY_ROWS] = {0, 1, 2, 3};
+    size_t n_index = (size_t)REPLAY_ROWS * c->of.n_heads * c->of.keys.n_latent;
+    size_t n_q = (size_t)REPLAY_ROWS * c->to.n_heads * c->to.dim_k;
+    size_t y_bytes = (size_t)REPLAY_ROWS * c->to.n_heads * c->to.dim_v * sizeof(float);
+    size_t chosen_bytes = (size_t)REPLAY_ROWS * c->of.n_heads * c->of.n_top * sizeof(uint32_t);
+    struct step s = {.c = c,
+                     .keys = write_rows(d, &c->of.keys),
+                     .kv = write_kv(d, &c->to),
+                     .index_q = conf_put(d, c->of.q, n_index * sizeof(float)),
+                     .q = conf_put(d, c->to.q, n_q * sizeof(float)),
+                     .y = conf_put(d, NULL, y_bytes),
+                     .chosen = conf_put(d, NULL, chosen_bytes),
+                     .row_len = conf_put(d, replay_lens[0], sizeof replay_lens[0]),
+                     .page_table =
+                         conf_put(d, c->to.page_table, N_SEQ * MAX_PAGES * sizeof(uint32_t)),
+                     .row_seq = conf_put(d, seq, sizeof seq)};
+    struct sl_graph *graph = NULL;
+    void *replayed = conf_host(y_bytes);
+    if (d->caps.graphs) {
+        conf_ok(sl_device_record(d));
+        submit_step(d, &s);
+        conf_ok(sl_device_recorded(d, &graph));
+        conf_ok(sl_device_replay(d, graph));
+        conf_ok(mem_upload(d, s.row_len, replay_lens[1], sizeof replay_lens[1]));
+        conf_ok(sl_device_replay(d, graph));
+        sl_graph_free(d, &graph);
+        conf_get(d, replayed, s.y, y_bytes);
+    }
+    conf_ok(mem_upload(d, s.row_len, replay_lens[1], sizeof replay_lens[1]));
+    submit_step(d, &s);
+    conf_get(d, out, s.y, y_bytes);
+    if (d->caps.graphs && memcmp(replayed, out, y_bytes) != 0)
+        fail_msg("a replay has other bits than its ops");
+}
+
+static void replay(void) {
+    enum { HEADS = 16, KV = 2, DIM = 64, BLOCK = 64, TOP = 3 };
+    static const struct row rows[REPLAY_ROWS] = {{0, 1300}, {1, 130}, {2, 65}, {3, 701}};
+    struct sl_rng rng = {31};
+    struct replay_case c = {.of = {.keys = {.dtype = SL_DTYPE_F16, .n_latent = DIM},
+                                   .n_heads = KV,
+                                   .block = BLOCK,
+                                   .n_top = TOP,
+                                   .n_local = 1},
+                            .to = {.dtype = SL_DTYPE_F16,
+                                   .n_heads = HEADS,
+                                   .n_kv = KV,
+                                   .dim_k = DIM,
+                                   .dim_v = DIM,
+                                   .block = BLOCK,
+                                   .n_top = TOP}};
+    if (lacks(SL_OP_block_choose) || lacks(SL_OP_block_attention))
+        return;
+    fill_store(&c.of.keys, rows, REPLAY_ROWS, CONF_PLAIN, &rng);
+    c.to.page_table = c.of.keys.page_table;
+    for (uint32_t seq = 0; seq < N_SEQ; seq++) {
+        size_t n = (size_t)rows[seq].len * KV * DIM;
+        float *k = conf_host(n * sizeof *k), *v = conf_host(n * sizeof *v);
+        conf_fill(&rng, CONF_PLAIN, k, n);
+        conf_fill(&rng, CONF_PLAIN, v, n);
+        c.to.k[seq] = k, c.to.v[seq] = v, c.to.len[seq] = rows[seq].len;
+    }
+    float *index_q = conf_host(REPLAY_ROWS * KV * DIM * sizeof *index_q);
+    float *q = conf_host(REPLAY_ROWS * HEADS * DIM * sizeof *q);
+    float *y = conf_host(REPLAY_ROWS * HEADS * DIM * sizeof *y);
+    conf_fill(&rng, CONF_PLAIN, index_q, REPLAY_ROWS * KV * DIM);
+    conf_fill(&rng, CONF_PLAIN, q, REPLAY_ROWS * HEADS * DIM);
+    c.of.q = index_q, c.to.q = q;
+    conf_tolerance(1e-5f);
+    conf_case("blocks in a replay", run_replay, &c, CONF_F32, REPLAY_ROWS * HEADS * DIM, y);
+}
+
 /* An infinity in a block that some rows of a tile have chosen must not reach the others: 0 times it
  * would be NaN. Those that see it must not lose it. */
 static void unseen_blocks(void) {
@@ -1080,6 +1209,7 @@ int main(int argc, char **argv) {
                                              {"heads in turn", heads_in_turn},
                                              {"equal blocks", equal_blocks},
                                              {"attention to blocks", block_attention},
-                                             {"unseen blocks", unseen_blocks}};
+                                             {"unseen blocks", unseen_blocks},
+                                             {"replay", replay}};
     return conf_main(argc, argv, "index", &limits, tests, CONF_COUNT(tests));
 }
