@@ -32,6 +32,7 @@ typedef uint32_t sl_lz_u32;
     X(attention, 64, 0)                                                                            \
     X(attention_wide, 64, 0)                                                                       \
     X(attention_chosen, 64, 0)                                                                     \
+    X(attention_join, 64, 0)                                                                       \
     X(head_float, 64, 1)                                                                           \
     X(head_quant, 64, 1)                                                                           \
     X(head_quant_one, 64, 1)                                                                       \
@@ -135,7 +136,15 @@ struct sl_lz_attention {
     float scale, softcap;
     sl_lz_addr chosen; /* attention_chosen, of latents: [n_tok, n_top], ascending */
     sl_lz_u32 n_top;
+    sl_lz_addr parts; /* where each part's most, total and sums go; 0: all in one group */
 };
+struct sl_lz_attention_join { /* n_top 0: no list */
+    sl_lz_addr parts, sinks, y, row_len;
+    sl_lz_u32 n_tok, n_heads, dim_v, window, chunk, n_top;
+};
+/* Parts of a row's pages at most, and rows of heads that are divided into them. */
+#define SL_LZ_ATTENTION_PARTS 16u
+#define SL_LZ_ATTENTION_ROWS  256u
 struct sl_lz_head { /* head_float, head_quant, head_turned; strides: of heads */
     sl_lz_addr w, x, y;
     sl_lz_u64 head_bytes, row_bytes;

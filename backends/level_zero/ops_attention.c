@@ -52,7 +52,25 @@ static enum sl_status attend(struct sl_device *d, const struct sl_lz_attention *
                  SL_LZ_MAX_HEAD_DIM);
         return SL_ERR_UNSUPPORTED; /* of a model sl_lz_supports() says so before it is loaded */
     }
-    return n ? sl_lz_launch(z, kernel, 0, n, k, sizeof *k) : SL_OK;
+    if (!n)
+        return SL_OK;
+    /* Few rows would leave most of the card idle: their parts have a group each. */
+    struct sl_lz_attention own = *k;
+    if (n <= SL_LZ_ATTENTION_ROWS &&
+        n * SL_LZ_ATTENTION_PARTS * (k->dim_v + 2) * sizeof(float) <= z->scratch_bytes)
+        own.parts = sl_addr_of(z->scratch);
+    SL_TRY(sl_lz_launch(z, kernel, 0, own.parts ? n * SL_LZ_ATTENTION_PARTS : n, &own, sizeof own));
+    const struct sl_lz_attention_join join = {.parts = own.parts,
+                                              .sinks = k->sinks,
+                                              .y = k->y,
+                                              .row_len = k->row_len,
+                                              .n_tok = k->n_tok,
+                                              .n_heads = k->n_heads,
+                                              .dim_v = k->dim_v,
+                                              .window = k->window,
+                                              .chunk = k->chunk,
+                                              .n_top = k->chosen ? k->n_top : 0};
+    return own.parts ? SL_LZ_LAUNCH(z, attention_join, 0, n, join) : SL_OK;
 }
 
 enum sl_status sl_lz_op_attention(struct sl_device *d, const struct sl_op_attention *a) {

@@ -6,7 +6,8 @@
 
 /* Scratch of matmul: the input, quantised for types of 256 elements and of 32. Of moe: the same,
  * and for each pair gate, up and the activation's output, quantised. Of head_matmul: each head's
- * part of the rows, quantised. Of index_choose: scores. */
+ * part of the rows, quantised. Of index_choose: scores. Of attention: the parts of a row of heads.
+ */
 uint64_t sl_lz_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *l) {
     (void)d;
     uint64_t matmul = 2 * sl_round_256(sl_qx_bytes(l->max_tok, l->max_n_in));
@@ -14,9 +15,13 @@ uint64_t sl_lz_scratch_bytes(const struct sl_device *d, const struct sl_device_l
                    2 * sl_round_256((uint64_t)l->max_pairs * l->max_n_ff * sizeof(float)) +
                    sl_round_256(sl_qx_bytes(l->max_pairs, l->max_n_ff));
     uint64_t heads = sl_round_256(sl_qx_bytes((uint64_t)l->max_tok * l->max_heads, l->max_head_n));
-    uint64_t scores = sl_index_scratch(l);
+    uint64_t scores = sl_index_scratch(l), n_rows = (uint64_t)l->max_tok * l->max_heads;
+    n_rows = n_rows < SL_LZ_ATTENTION_ROWS ? n_rows : SL_LZ_ATTENTION_ROWS;
+    uint64_t parts =
+        n_rows * SL_LZ_ATTENTION_PARTS * ((uint64_t)l->max_head_dim + 2) * sizeof(float);
     uint64_t most = matmul > moe ? matmul : moe;
     most = most > heads ? most : heads;
+    most = most > parts ? most : parts;
     return most > scores ? most : scores;
 }
 
