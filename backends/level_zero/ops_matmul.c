@@ -54,7 +54,7 @@ enum sl_status sl_lz_op_matmul(struct sl_device *d, const struct sl_op_matmul *a
     struct sl_level_zero *z = (struct sl_level_zero *)d;
     uint32_t n_in = a->n_w ? a->out[0].w.n_in : 0;
     uint64_t half = sl_round_256(sl_qx_bytes(a->n_tok, n_in));
-    bool made[2] = {false, false};
+    bool made[2] = {false, false}, alone = true; /* products of one input need no order */
     if (!a->n_tok)
         return SL_OK;
     for (uint32_t m = 0; m < a->n_w; m++) {
@@ -63,10 +63,15 @@ enum sl_status sl_lz_op_matmul(struct sl_device *d, const struct sl_op_matmul *a
         if (!sl_is_float(o->w.dtype)) {
             bool b32 = sl_is_block32(o->w.dtype);
             x = sl_addr_of(z->scratch) + (b32 ? half : 0);
-            if (!made[b32])
+            if (!made[b32]) {
                 SL_TRY(sl_lz_quantize(z, o->w.dtype, sl_addr_of(a->x), a->n_tok, n_in, n_in, x));
+                alone = true; /* this waits for what was just launched */
+            }
             made[b32] = true;
         }
+        if (!alone && o->w.n_out) /* else nothing is launched that would use it up */
+            sl_lz_overlap(z);
+        alone = false;
         SL_TRY(product(z, a, o, x));
     }
     return SL_OK;

@@ -14,7 +14,7 @@ struct run {
     const struct sl_op_moe *a;
     uint64_t refs;
     uint64_t x[2]; /* quantised rows, by sl_is_block32() */
-    bool x_made[2];
+    bool x_made[2], gate_made;
     uint64_t gate, up, h; /* h: the quantised output of the activation */
 };
 
@@ -27,13 +27,15 @@ static enum sl_status product(struct run *r, int which) {
     bool is_float = sl_is_float(t), b32 = sl_is_block32(t), down = which == DOWN;
     uint32_t n_in = down ? a->n_ff : a->n_embd, n_out = down ? a->n_embd : a->n_ff;
     uint64_t x = sl_addr_of(a->x);
+    bool quantized = false;
     if (down) {
         x = is_float ? r->gate : r->h;
         if (!is_float)
             SL_TRY(sl_lz_quantize(r->z, t, r->gate, a->n_pairs, n_in, n_in, r->h));
     } else if (!is_float) {
         x = r->x[b32];
-        if (!r->x_made[b32])
+        quantized = !r->x_made[b32];
+        if (quantized)
             SL_TRY(sl_lz_quantize(r->z, t, sl_addr_of(a->x), a->n_tok, n_in, n_in, x));
         r->x_made[b32] = true;
     }
@@ -53,6 +55,8 @@ static enum sl_status product(struct run *r, int which) {
                                 .which = (uint32_t)which,
                                 .by_pair = down,
                                 .to_pair = down};
+    if (which == UP && r->gate_made && !quantized)
+        sl_lz_overlap(r->z); /* gate and up have the same input */
     const struct sl_lz_product p = sl_lz_product(r->z, t, 1, SL_LZ_moe_float, SL_LZ_moe_quant,
                                                  SL_LZ_moe_quant_one, SL_LZ_moe_quant_one);
     return sl_lz_launch(r->z, p.kernel, (uint32_t)t, sl_div_up(n_out, p.rows) * a->n_pairs, &k,
@@ -75,6 +79,7 @@ enum sl_status sl_lz_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
     r.h = r.up + pairs;
     if (a->activation != SL_RELU_SQUARED)
         SL_TRY(product(&r, GATE));
+    r.gate_made = a->activation != SL_RELU_SQUARED;
     SL_TRY(product(&r, UP));
     SL_TRY(sl_lz_glu(z, r.gate, r.up, r.gate, (uint64_t)a->n_pairs * a->n_ff,
                      (uint32_t)a->activation, a->limit));
