@@ -157,7 +157,8 @@ __device__ __forceinline__ void attention_tile(const struct sl_karg_attention &a
             if (walks && threadIdx.x >= first && threadIdx.x < next)
                 mine_at = walk_begin(a, a.row0 + row0 + threadIdx.x, kv_head, len_of[threadIdx.x]);
         }
-        for (uint32_t page = s.lo / PAGE;; page++) {
+        /* The condition is this one for the sake of registers: four blocks of heads of 64. */
+        for (uint32_t page = s.lo / PAGE; SEES == SL_SEES_BLOCKS || page * PAGE < s.len; page++) {
             if (walks) { /* one thread has the walk of each row */
                 int least = -sl_warp_max_int(-mine_at.page);
                 if (lane == 0)
@@ -168,7 +169,7 @@ __device__ __forceinline__ void attention_tile(const struct sl_karg_attention &a
                     least = min(least, next_page[i]);
                 page = (uint32_t)least;
             }
-            if (page >= (s.len + PAGE - 1) / PAGE)
+            if (SEES == SL_SEES_BLOCKS && page >= (s.len + PAGE - 1) / PAGE)
                 break;
             const uint8_t *k = (const uint8_t *)a.kv.k + pages[page] * a.kv.k_page_bytes +
                                (size_t)kv_head * PAGE * dim_k * 2;
