@@ -22,11 +22,19 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(HERE, os.pardir, "peer"))
-from cases import CASES, CHOICES, CHOSEN, REFERENCE  # noqa: E402  (the path must be known first)
+from cases import CASES, CHOICES, CHOSEN, KL, MOE, REFERENCE  # noqa: E402  (the path must be known first)
 
 VOCAB = 1024
 # What a model says whose layers cannot be parted so often: one with an indexer in its first layer alone, or whose last ones share keys.
 NO_TWO_STAGES = ("must be where the layer before them is",)
+# Heads, latents and blocks as large as the models' own, for which a GPU has other kernels than for those of the small models.
+LARGE = [
+    ("dots3note q8_0, latents of 512 and 1024", f"--arch dots3note -t Q8_0 {MOE} --layers 3 --dense-layers 1 --heads 3 --head-dim 192 "
+     "--rotated 64 --value-dim 128 --latent 512 --q-lora 64 --window 48 --window-heads 2 --window-head-dim 256 --window-value-dim 128 "
+     "--window-latent 1024 --window-rope-base 50000 --index-heads 9 --index-dim 128 --index-top 64 --sigmoid", KL),
+    ("minimax-m3 q8_0, 16 heads of 128 to a KV head, blocks of 128", f"--arch minimax-m3 -t Q8_0 {MOE} --layers 3 --dense-layers 1 "
+     "--heads 16 --kv-heads 1 --head-dim 128 --rotated 64 --shared-ff 128 --index-dim 128 --index-block 128 --index-top 2", KL),
+]
 PROMPT = "Tell me a story about a river and a mill, at length, and tell it slowly."
 
 
@@ -151,7 +159,7 @@ def main():
     p.add_argument("--jobs", type=int, default=4)
     p.add_argument("--positions", type=int, default=400)
     o = p.parse_args()
-    cases = [c for c in CASES if not o.only or any(text in c[0] for text in o.only)]
+    cases = [c for c in CASES + LARGE if not o.only or any(text in c[0] for text in o.only)]
     sluice = os.path.abspath(o.sluice)
     usable = usable_devices(sluice)
     second = next((i for i in usable if i != o.device and i.partition(":")[0] == o.device.partition(":")[0]), None)
