@@ -5,21 +5,29 @@
 
 #include <stdlib.h>
 
+#define LAUNCHES 2048u /* between two looks at the timestamps */
+#define GAP_NS   50e3  /* what is longer waited for the host */
+
 struct entry {
-    uint64_t calls;
-    double ns;
+    uint64_t calls, n_gaps;
+    double ns, gap_ns; /* gaps: since the launch before it, barrier and all */
 };
 
 struct sl_vk_times {
     VkQueryPool pool;
     double ns_per_tick;
+    uint32_t n; /* launches whose timestamps have not been read */
+    struct {
+        uint16_t kernel, variant;
+    } launch[LAUNCHES];
+    uint64_t ticks[2 * LAUNCHES];
     struct entry at[SL_VK_KERNEL_COUNT][SL_DTYPE_COUNT];
 };
 
 enum sl_status sl_vk_times_init(struct sl_vulkan *v) {
     const VkQueryPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
                                         .queryType = VK_QUERY_TYPE_TIMESTAMP,
-                                        .queryCount = 2};
+                                        .queryCount = 2 * LAUNCHES};
     if (!getenv("SLUICE_TEST_KERNEL_TIMES"))
         return SL_OK;
     if (v->info.ns_per_tick <= 0) {
@@ -35,25 +43,49 @@ enum sl_status sl_vk_times_init(struct sl_vulkan *v) {
 }
 
 void sl_vk_times_begin(struct sl_vulkan *v, VkCommandBuffer commands) {
-    v->vk.CmdResetQueryPool(commands, v->times->pool, 0, 2);
-    v->vk.CmdWriteTimestamp2(commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, v->times->pool, 0);
+    uint32_t at = 2 * v->times->n;
+    v->vk.CmdResetQueryPool(commands, v->times->pool, at, 2);
+    v->vk.CmdWriteTimestamp2(commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, v->times->pool, at);
+}
+
+/* Waits for what was launched and adds it up. */
+static enum sl_status look(struct sl_vulkan *v) {
+    struct sl_vk_times *times = v->times;
+    uint32_t n = times->n;
+    times->n = 0;
+    if (!n)
+        return SL_OK;
+    SL_TRY(sl_vk_submit(v, SL_QUEUE_OPS));
+    SL_TRY(sl_vk_await(&v->base, SL_QUEUE_OPS, v->queue[SL_QUEUE_OPS].submitted));
+    SL_TRY(sl_vk_check(v,
+                       v->vk.GetQueryPoolResults(v->device, times->pool, 0, 2 * n,
+                                                 2 * n * sizeof *times->ticks, times->ticks,
+                                                 sizeof *times->ticks,
+                                                 VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
+                       "reading timestamps"));
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t *t = &times->ticks[2 * i];
+        struct entry *e = &times->at[times->launch[i].kernel][times->launch[i].variant];
+        e->calls++;
+        e->ns += (double)(t[1] - t[0]) * times->ns_per_tick;
+        double gap_ns = i && t[0] > t[-1] ? (double)(t[0] - t[-1]) * times->ns_per_tick : 0;
+        if (i && gap_ns < GAP_NS) {
+            e->n_gaps++;
+            e->gap_ns += gap_ns;
+        }
+    }
+    return SL_OK;
 }
 
 enum sl_status sl_vk_times_end(struct sl_vulkan *v, VkCommandBuffer commands,
                                enum sl_vk_kernel kernel, uint32_t variant) {
-    struct entry *e = &v->times->at[kernel][variant];
-    uint64_t ticks[2];
-    v->vk.CmdWriteTimestamp2(commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, v->times->pool, 1);
-    SL_TRY(sl_vk_submit(v, SL_QUEUE_OPS));
-    SL_TRY(sl_vk_await(&v->base, SL_QUEUE_OPS, v->queue[SL_QUEUE_OPS].submitted));
-    SL_TRY(sl_vk_check(v,
-                       v->vk.GetQueryPoolResults(v->device, v->times->pool, 0, 2, sizeof ticks,
-                                                 ticks, sizeof *ticks,
-                                                 VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
-                       "reading timestamps"));
-    e->calls++;
-    e->ns += (double)(ticks[1] - ticks[0]) * v->times->ns_per_tick;
-    return SL_OK;
+    struct sl_vk_times *times = v->times;
+    v->vk.CmdWriteTimestamp2(commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, times->pool,
+                             2 * times->n + 1);
+    times->launch[times->n].kernel = (uint16_t)kernel;
+    times->launch[times->n].variant = (uint16_t)variant;
+    times->n++;
+    return times->n == LAUNCHES ? look(v) : SL_OK;
 }
 
 static void print(struct sl_vulkan *v) {
@@ -69,8 +101,10 @@ static void print(struct sl_vulkan *v) {
                 }
         if (!most)
             return;
-        sl_info("vulkan:%u: %10.2f ms, %8llu times %8.2f us: %s %s", v->number, most->ns * 1e-6,
-                (unsigned long long)most->calls, most->ns * 1e-3 / (double)most->calls,
+        double gap_us = most->n_gaps ? most->gap_ns * 1e-3 / (double)most->n_gaps : 0;
+        sl_info("vulkan:%u: %10.2f ms, %8llu times %8.2f us, after %5.2f: %s %s", v->number,
+                most->ns * 1e-6, (unsigned long long)most->calls,
+                most->ns * 1e-3 / (double)most->calls, gap_us,
                 sl_vk_kernel_name((enum sl_vk_kernel)kernel),
                 type ? sl_dtype_info(type)->name : "");
         most->calls = 0;
@@ -80,6 +114,9 @@ static void print(struct sl_vulkan *v) {
 void sl_vk_times_release(struct sl_vulkan *v) {
     if (!v->times)
         return;
+    /* What was never submitted may use memory that is gone. */
+    if (!v->queue[SL_QUEUE_OPS].open && !v->queue[SL_QUEUE_OPS].n_batch && look(v))
+        sl_warn("vulkan:%u: the last times of kernels are missing", v->number);
     print(v);
     if (v->times->pool)
         v->vk.DestroyQueryPool(v->device, v->times->pool, NULL);

@@ -1,6 +1,8 @@
 /* How long each kernel takes, for whoever tunes them: with $SLUICE_TEST_KERNEL_TIMES set each
- * launch is submitted and awaited alone, between two timestamps, and a table goes to the log when
- * the device is closed. Nothing is recorded into graphs then, and everything is slower. */
+ * launch stands between two timestamps, which are read when there are many of them, so that the
+ * device is kept as busy as without. A table goes to the log when the device is closed: what a
+ * kernel takes, and how long after the one before it. Nothing is recorded into graphs then, and two
+ * timestamps are some 2 us themselves. */
 #ifndef SL_BACKENDS_VULKAN_TIMES_H
 #define SL_BACKENDS_VULKAN_TIMES_H
 
@@ -9,7 +11,7 @@
 /* Does nothing where it is not asked for, or where the queue has no timestamps. */
 enum sl_status sl_vk_times_init(struct sl_vulkan *v) SL_MUST_CHECK;
 void sl_vk_times_release(struct sl_vulkan *v);
-/* Around a dispatch to the open command buffer of SL_QUEUE_OPS. */
+/* Around a dispatch to the open command buffer of SL_QUEUE_OPS; the second may submit and wait. */
 void sl_vk_times_begin(struct sl_vulkan *v, VkCommandBuffer commands);
 enum sl_status sl_vk_times_end(struct sl_vulkan *v, VkCommandBuffer commands,
                                enum sl_vk_kernel kernel, uint32_t variant) SL_MUST_CHECK;
