@@ -187,7 +187,7 @@ static void set_caps(struct sl_vulkan *v) {
              caps->model);
     caps->kind = v->info.kind;
     caps->mapped_host = true;
-    caps->graphs = !v->times;
+    caps->graphs = true;
     caps->subgroup_width = v->info.subgroup_width;
     caps->shared_bytes = v->info.shared_bytes;
     caps->memory_bytes = v->info.memory_bytes;

@@ -1,11 +1,13 @@
 /* Recorded ops, kept as a command buffer that is submitted again and again. */
+#include "backends/vulkan/times.h"
 #include "backends/vulkan/vulkan_internal.h"
 
 #include <stdlib.h>
 
 struct sl_graph {
     VkCommandBuffer commands;
-    sl_point last; /* of SL_QUEUE_OPS: its latest replay has run by then */
+    sl_point last;                /* of SL_QUEUE_OPS: its latest replay has run by then */
+    uint32_t first_time, n_times; /* launches, of those that times.c counts */
 };
 
 static enum sl_status record(struct sl_vulkan *v, const struct sl_recorded_op *ops, uint32_t n_ops,
@@ -24,8 +26,10 @@ static enum sl_status record(struct sl_vulkan *v, const struct sl_recorded_op *o
     v->recording = graph->commands;
     v->recording_after_kernel = false;
     v->left.x = 0;
+    graph->first_time = sl_vk_times_recorded(v);
     enum sl_status status = sl_recorded_submit(&v->base, ops, n_ops);
     v->recording = NULL;
+    graph->n_times = sl_vk_times_recorded(v) - graph->first_time;
     v->left.x = 0; /* another graph may be replayed before what comes next */
     sl_vk_barrier_to_host(v, graph->commands, false);
     enum sl_status ended = sl_vk_check(v, v->vk.EndCommandBuffer(graph->commands), "recording");
@@ -53,7 +57,7 @@ enum sl_status sl_vk_replay(struct sl_device *d, struct sl_graph *graph) {
     SL_TRY(sl_vk_append(v, SL_QUEUE_OPS, graph->commands));
     graph->last =
         v->queue[SL_QUEUE_OPS].submitted + 1; /* the submission that it is collected for */
-    return SL_OK;
+    return sl_vk_times_replayed(v, graph->first_time, graph->n_times);
 }
 
 void sl_vk_graph_free(struct sl_device *d, struct sl_graph *graph) {

@@ -5,8 +5,9 @@
 
 #include <stdlib.h>
 
-#define LAUNCHES 2048u /* between two looks at the timestamps */
-#define GAP_NS   50e3  /* what is longer waited for the host */
+#define LAUNCHES 2048u  /* between two looks at the timestamps */
+#define RECORDED 32768u /* launches in graphs; what is beyond has no times */
+#define GAP_NS   50e3   /* what is longer waited for the host */
 
 struct entry {
     uint64_t calls, n_gaps;
@@ -16,18 +17,19 @@ struct entry {
 struct sl_vk_times {
     VkQueryPool pool;
     double ns_per_tick;
-    uint32_t n; /* launches whose timestamps have not been read */
+    uint32_t n;          /* launches whose timestamps have not been read */
+    uint32_t n_recorded; /* behind LAUNCHES: in graphs, which have their timestamps to themselves */
     struct {
         uint16_t kernel, variant;
-    } launch[LAUNCHES];
-    uint64_t ticks[2 * LAUNCHES];
+    } launch[LAUNCHES + RECORDED];
+    uint64_t ticks[2 * RECORDED];
     struct entry at[SL_VK_KERNEL_COUNT][SL_DTYPE_COUNT];
 };
 
 enum sl_status sl_vk_times_init(struct sl_vulkan *v) {
     const VkQueryPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
                                         .queryType = VK_QUERY_TYPE_TIMESTAMP,
-                                        .queryCount = 2 * LAUNCHES};
+                                        .queryCount = 2 * (LAUNCHES + RECORDED)};
     if (!getenv("SLUICE_TEST_KERNEL_TIMES"))
         return SL_OK;
     if (v->info.ns_per_tick <= 0) {
@@ -42,30 +44,42 @@ enum sl_status sl_vk_times_init(struct sl_vulkan *v) {
                        "creating a pool of timestamps");
 }
 
-void sl_vk_times_begin(struct sl_vulkan *v, VkCommandBuffer commands) {
-    uint32_t at = 2 * v->times->n;
-    v->vk.CmdResetQueryPool(commands, v->times->pool, at, 2);
-    v->vk.CmdWriteTimestamp2(commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, v->times->pool, at);
+/* Where the next launch is in launch[]; false: there is no room. */
+static bool place(const struct sl_vulkan *v, uint32_t *out_at) {
+    *out_at = v->recording ? LAUNCHES + v->times->n_recorded : v->times->n;
+    return !v->recording || v->times->n_recorded < RECORDED;
 }
 
-/* Waits for what was launched and adds it up. */
-static enum sl_status look(struct sl_vulkan *v) {
+void sl_vk_times_begin(struct sl_vulkan *v, VkCommandBuffer commands) {
+    uint32_t at;
+    if (!place(v, &at))
+        return;
+    v->vk.CmdResetQueryPool(commands, v->times->pool, 2 * at, 2);
+    v->vk.CmdWriteTimestamp2(commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, v->times->pool,
+                             2 * at);
+}
+
+uint32_t sl_vk_times_recorded(const struct sl_vulkan *v) {
+    return v->times ? v->times->n_recorded : 0;
+}
+
+/* Waits for what was launched and adds up launches [n] from `first` on. */
+static enum sl_status look(struct sl_vulkan *v, uint32_t first, uint32_t n) {
     struct sl_vk_times *times = v->times;
-    uint32_t n = times->n;
-    times->n = 0;
     if (!n)
         return SL_OK;
     SL_TRY(sl_vk_submit(v, SL_QUEUE_OPS));
     SL_TRY(sl_vk_await(&v->base, SL_QUEUE_OPS, v->queue[SL_QUEUE_OPS].submitted));
     SL_TRY(sl_vk_check(v,
-                       v->vk.GetQueryPoolResults(v->device, times->pool, 0, 2 * n,
+                       v->vk.GetQueryPoolResults(v->device, times->pool, 2 * first, 2 * n,
                                                  2 * n * sizeof *times->ticks, times->ticks,
                                                  sizeof *times->ticks,
                                                  VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
                        "reading timestamps"));
     for (uint32_t i = 0; i < n; i++) {
         const uint64_t *t = &times->ticks[2 * i];
-        struct entry *e = &times->at[times->launch[i].kernel][times->launch[i].variant];
+        struct entry *e =
+            &times->at[times->launch[first + i].kernel][times->launch[first + i].variant];
         e->calls++;
         e->ns += (double)(t[1] - t[0]) * times->ns_per_tick;
         double gap_ns = i && t[0] > t[-1] ? (double)(t[0] - t[-1]) * times->ns_per_tick : 0;
@@ -80,12 +94,25 @@ static enum sl_status look(struct sl_vulkan *v) {
 enum sl_status sl_vk_times_end(struct sl_vulkan *v, VkCommandBuffer commands,
                                enum sl_vk_kernel kernel, uint32_t variant) {
     struct sl_vk_times *times = v->times;
+    uint32_t at;
+    if (!place(v, &at))
+        return SL_OK;
     v->vk.CmdWriteTimestamp2(commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, times->pool,
-                             2 * times->n + 1);
-    times->launch[times->n].kernel = (uint16_t)kernel;
-    times->launch[times->n].variant = (uint16_t)variant;
-    times->n++;
-    return times->n == LAUNCHES ? look(v) : SL_OK;
+                             2 * at + 1);
+    times->launch[at].kernel = (uint16_t)kernel;
+    times->launch[at].variant = (uint16_t)variant;
+    if (v->recording) {
+        times->n_recorded++;
+        return SL_OK;
+    }
+    if (++times->n < LAUNCHES)
+        return SL_OK;
+    times->n = 0;
+    return look(v, 0, LAUNCHES);
+}
+
+enum sl_status sl_vk_times_replayed(struct sl_vulkan *v, uint32_t first, uint32_t n) {
+    return v->times ? look(v, LAUNCHES + first, n) : SL_OK;
 }
 
 static void print(struct sl_vulkan *v) {
@@ -115,7 +142,7 @@ void sl_vk_times_release(struct sl_vulkan *v) {
     if (!v->times)
         return;
     /* What was never submitted may use memory that is gone. */
-    if (!v->queue[SL_QUEUE_OPS].open && !v->queue[SL_QUEUE_OPS].n_batch && look(v))
+    if (!v->queue[SL_QUEUE_OPS].open && !v->queue[SL_QUEUE_OPS].n_batch && look(v, 0, v->times->n))
         sl_warn("vulkan:%u: the last times of kernels are missing", v->number);
     print(v);
     if (v->times->pool)
