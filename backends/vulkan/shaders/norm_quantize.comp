@@ -1,6 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "quantize.glsl"
 
 /* A norm of one row a workgroup (as rms_norm.comp), and what comes of it quantised (as
  * quantize.comp): for types of 256 elements, of 32, or both; 0: not. 16 elements an invocation at a
@@ -25,22 +26,21 @@ void load_16(uint64_t x, uint u, out vec4 v[4]) {
         v[k] = u * 16u < a.n ? float4s(x).v[u * 4u + k] : vec4(0.0);
 }
 
-/* The norm's factor. Of a row of up to CHUNK elements `row` has all. */
-float norm_factor(uint64_t x, uint l) {
+/* The norm's factor; v: this invocation's elements of the last CHUNK. */
+float norm_factor(uint64_t x, uint l, out vec4 v[4]) {
     float sum = 0.0;
     for (uint from = 0; from < a.n; from += CHUNK) {
-        vec4 v[4];
         load_16(x, from / 16u + l, v);
         [[unroll]] for (uint k = 0; k < 4u; k++)
             row[4u * l + k] = v[k];
         barrier();
         uint units = min(a.n - from, CHUNK) / 16u, u = 0u;
         if (l < 16u) {
-            for (; u + 8u <= units; u += 8u) {
-                float f[8];
-                [[unroll]] for (uint k = 0; k < 8u; k++)
+            for (; u + 32u <= units; u += 32u) {
+                float f[32];
+                [[unroll]] for (uint k = 0; k < 32u; k++)
                     f[k] = row[4u * (u + k) + l / 4u][l % 4u];
-                [[unroll]] for (uint k = 0; k < 8u; k++)
+                [[unroll]] for (uint k = 0; k < 32u; k++)
                     sum = fma_once(f[k], f[k], sum);
             }
             for (; u < units; u++) {
@@ -60,43 +60,24 @@ float norm_factor(uint64_t x, uint l) {
     return divide(1.0, root(mean));
 }
 
-/* Unit u, v, of a row of which the largest magnitude of the block is top: to q; the scale and the
- * unit's sum. */
-void quantize(vec4 v[4], uint top, uint64_t q, uint u, bool inside, out float d, out int sum) {
-    float most = uintBitsToFloat(top), inv = 0.0;
-    d = 0.0;
-    sum = 0;
-    if (top >= 0x7f800000u) {
-        d = NAN;
-    } else if (top >= 0x0d800000u) { /* 2^-100 */
-        inv = divide(127.0, most);
-        d = divide(most, 127.0);
-    }
-    uvec4 words;
-    [[unroll]] for (uint k = 0; k < 4u; k++) {
-        precise vec4 scaled = v[k] * inv;
-        ivec4 e = inv == 0.0 ? ivec4(0) : ivec4(roundEven(scaled));
-        words[k] = uint(e.x & 255 | (e.y & 255) << 8 | (e.z & 255) << 16 | e.w << 24);
-        sum += e.x + e.y + e.z + e.w;
-    }
-    if (inside)
-        vec4s(q + uint64_t(u / 16u) * QX_BYTES).v[u % 16u] = words;
-}
-
 void main() {
     uint r = group(), l = gl_LocalInvocationID.x, units = (a.n + 255u) / 256u * 16u;
     if (r >= a.n_rows)
         return;
     uint64_t x = a.x + uint64_t(r) * a.n * 4u, y = a.y + uint64_t(r) * a.n * 4u;
     uint64_t q_row = uint64_t(r) * (units / 16u) * QX_BYTES;
-    float inv = norm_factor(x, l);
+    vec4 v[4], by[4]; /* of one round there is nothing to load after the norm */
+    if (a.w != 0)
+        load_16(a.w, l, by);
+    float inv = norm_factor(x, l, v);
     for (uint from = 0; from < units; from += THREADS) {
-        uint u = from + l, top = 0u;
+        uint u = from + l, top;
         bool inside = u * 16u < a.n;
-        vec4 v[4], by[4];
-        if (a.w != 0)
-            load_16(a.w, u, by);
-        load_16(x, u, v);
+        if (units > THREADS) {
+            if (a.w != 0)
+                load_16(a.w, u, by);
+            load_16(x, u, v);
+        }
         [[unroll]] for (uint k = 0; k < 4u; k++) {
             precise vec4 normed = v[k] * inv, scaled = normed * by[k];
             v[k] = a.w != 0 ? scaled : normed;
@@ -104,9 +85,8 @@ void main() {
                 float4s(y).v[u * 4u + k] = v[k];
             else
                 v[k] = vec4(0.0); /* an infinite factor has made NaN of it */
-            uvec4 size = floatBitsToUint(v[k]) & 0x7fffffffu;
-            top = max(max(top, max(size.x, size.y)), max(size.z, size.w));
         }
+        top = top_of(v);
         tops[l] = top;
         barrier();
         uint64_t at = q_row + uint64_t(u / 16u) * QX_BYTES;
@@ -116,15 +96,18 @@ void main() {
             uint most = top;
             [[unroll]] for (uint i = 0; i < 16u; i++)
                 most = max(most, tops[l & ~15u | i]);
-            quantize(v, most, a.q256 + q_row, u, inside, d, sum);
+            uvec4 words = to_int8(v, most, d, sum);
             if (inside) {
+                vec4s(a.q256 + at).v[u % 16u] = words;
                 i16s(a.q256 + at + 288).v[u % 16u] = int16_t(sum);
                 if (u % 16u == 0u)
                     f32s(a.q256 + at + 256).v[0] = d;
             }
         }
         if (a.q32 != 0) {
-            quantize(v, max(tops[l & ~1u], tops[l | 1u]), a.q32 + q_row, u, u < units, d, sum);
+            uvec4 words = to_int8(v, max(tops[l & ~1u], tops[l | 1u]), d, sum);
+            if (u < units)
+                vec4s(a.q32 + at).v[u % 16u] = words;
             sums[l] = sum;
             barrier();
             if (u < units && u % 2u == 0u) {

@@ -14,6 +14,7 @@ layout(push_constant) uniform args {
     uint k_page_bytes, v_page_bytes;
 } a;
 #define MAX_DIM 256u
+#define EACH (MAX_DIM / 64u)
 shared float head[MAX_DIM], parts[16];
 
 /* This head's dim elements, in shared memory, to its place in a page. */
@@ -70,8 +71,21 @@ void main() {
     uint64_t at = (is_q ? a.q : a.k) + uint64_t(t * (is_q ? n_heads : n_kv) + h) * dim * 4u;
     uint64_t norm_w = is_q ? a.q_norm : a.k_norm;
     f32s x = f32s(at);
-    for (uint i = l; i < dim; i += 64u)
-        head[i] = x.v[i];
+    /* All that is read is asked for at once. */
+    float e[EACH], by[EACH];
+    vec2 turn[EACH / 2u];
+    [[unroll]] for (uint j = 0; j < EACH; j++) {
+        uint i = min(l + 64u * j, dim - 1u);
+        e[j] = x.v[i];
+        by[j] = norm_w != 0 ? f32s(norm_w).v[i] : 1.0;
+    }
+    [[unroll]] for (uint j = 0; j < EACH / 2u; j++) {
+        f32s cs = f32s(a.table + (uint64_t(t) * a.n_freq + min(l + 64u * j, a.n_freq - 1u)) * 8u);
+        turn[j] = vec2(cs.v[0], cs.v[1]);
+    }
+    [[unroll]] for (uint j = 0; j < EACH; j++)
+        if (l + 64u * j < dim)
+            head[l + 64u * j] = e[j];
     barrier();
     if ((a.flags & 1u) != 0u) {
         if (l < 16u) {
@@ -86,22 +100,25 @@ void main() {
             part[i] = parts[i];
         precise float mean = divide(tree_sum(part), float(dim)) + (is_q ? a.q_eps : a.k_eps);
         float inv = divide(1.0, root(mean));
-        for (uint i = l; i < dim; i += 64u) {
-            precise float y = head[i] * inv;
-            if (norm_w != 0)
-                y = y * f32s(norm_w).v[i];
-            head[i] = y;
-        }
+        [[unroll]] for (uint j = 0; j < EACH; j++)
+            if (l + 64u * j < dim) {
+                precise float y = e[j] * inv;
+                if (norm_w != 0)
+                    y = y * by[j];
+                head[l + 64u * j] = y;
+            }
         barrier();
     }
     bool neox = (a.flags & 2u) != 0u;
-    for (uint i = l; i < a.n_freq; i += 64u) {
-        f32s cs = f32s(a.table + (uint64_t(t) * a.n_freq + i) * 8u);
-        uint first = neox ? i : 2u * i, other = neox ? i + a.n_freq : 2u * i + 1u;
-        float u = head[first], v = head[other], c = cs.v[0], s = cs.v[1];
-        precise float vs = -(v * s), vc = v * c;
-        head[first] = fma_once(u, c, vs);
-        head[other] = fma_once(u, s, vc);
+    [[unroll]] for (uint j = 0; j < EACH / 2u; j++) {
+        uint i = l + 64u * j;
+        if (i < a.n_freq) {
+            uint first = neox ? i : 2u * i, other = neox ? i + a.n_freq : 2u * i + 1u;
+            float u = head[first], v = head[other], c = turn[j].x, s = turn[j].y;
+            precise float vs = -(v * s), vc = v * c;
+            head[first] = fma_once(u, c, vs);
+            head[other] = fma_once(u, s, vc);
+        }
     }
     barrier();
     for (uint i = l; i < dim; i += 64u)
