@@ -25,6 +25,7 @@
     X(attention)                                                                                   \
     X(attention_wide)                                                                              \
     X(attention_join)                                                                              \
+    X(join_quantize)                                                                               \
     X(attention_prompt)                                                                            \
     X(router)                                                                                      \
     X(moe_float)                                                                                   \
@@ -174,6 +175,11 @@ struct sl_vk_attention {
 struct sl_vk_attention_join {
     uint64_t parts, sinks, y, row_len;
     uint32_t n_heads, dim_v, window, chunk;
+};
+/* The same, 256 elements of a row of all heads at a time, and what comes of it quantised. */
+struct sl_vk_join_quantize {
+    uint64_t parts, sinks, y, row_len, q256, q32;
+    uint32_t n_heads, dim_v, window, chunk, n_tok;
 };
 struct sl_vk_router {
     uint64_t logits, bias, ids, weights, expert_scale;

@@ -88,6 +88,26 @@ enum sl_status sl_vk_op_latent_write(struct sl_device *d, const struct sl_op_lat
                  a->n_tok, 1, kv->n_latent + kv->n_rot, a->stride);
 }
 
+/* Puts the parts of n_tok rows together, and quantises these where there is room and rows are whole
+ * blocks: most often a product with quantised weights follows. */
+static enum sl_status join(struct sl_vulkan *v, uint32_t n_tok, const struct sl_vk_attention *k) {
+    uint32_t n_heads = k->heads & 0xffff, dim_v = k->dims >> 16, n = n_heads * dim_v;
+    uint64_t parts_bytes = sl_round_256((uint64_t)n_tok * n_heads * SL_VK_ATTENTION_PARTS *
+                                        (dim_v + 2) * sizeof(float));
+    uint64_t row_bytes = sl_round_256(sl_qx_bytes(n_tok, n));
+    const uint64_t at[2] = {k->parts + parts_bytes, k->parts + parts_bytes + row_bytes};
+    const struct sl_vk_attention_join one = {k->parts, k->sinks, k->y,      k->row_len,
+                                             n_heads,  dim_v,    k->window, k->chunk};
+    const struct sl_vk_join_quantize both = {k->parts,  k->sinks, k->y,    k->row_len,
+                                             at[0],     at[1],    n_heads, dim_v,
+                                             k->window, k->chunk, n_tok};
+    if (n % 256 != 0 || parts_bytes + 2 * row_bytes > v->scratch.bytes)
+        return SL_VK_LAUNCH(v, attention_join, 0, (uint64_t)n_tok * n_heads, one);
+    SL_TRY(SL_VK_LAUNCH(v, join_quantize, 0, (uint64_t)n_tok * (n / 256), both));
+    sl_vk_leave(v, k->y, n_tok, n, at);
+    return SL_OK;
+}
+
 static enum sl_status attend(struct sl_device *d, enum sl_dtype dtype, uint32_t n_tok,
                              const struct sl_vk_attention *k) {
     uint32_t n_heads = k->heads & 0xffff, dim_k = k->dims & 0xffff, dim_v = k->dims >> 16;
@@ -103,9 +123,7 @@ static enum sl_status attend(struct sl_device *d, enum sl_dtype dtype, uint32_t 
     own.parts = divided ? v->scratch.addr : 0;
     SL_TRY(sl_vk_launch(v, kernel, (uint32_t)dtype, divided ? n * SL_VK_ATTENTION_PARTS : n, &own,
                         sizeof own));
-    const struct sl_vk_attention_join join = {own.parts, k->sinks, k->y,      k->row_len,
-                                              n_heads,   dim_v,    k->window, k->chunk};
-    return divided ? SL_VK_LAUNCH(v, attention_join, 0, n, join) : SL_OK;
+    return divided ? join(v, n_tok, &own) : SL_OK;
 }
 
 bool sl_vk_has_prompt_attention(const struct sl_vulkan *v, uint32_t dim) {

@@ -13,7 +13,7 @@
 
 /* Scratch of matmul: the input, quantised both ways. Of moe: the same, and for each pair gate, up
  * and the activation's output, quantised; and the pairs by experts. Of head_matmul: each head's
- * part of the rows, quantised. Of attention: its parts. */
+ * part of the rows, quantised. Of attention: its parts, and what is made of them, quantised. */
 uint64_t sl_vk_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *l) {
     (void)d;
     uint64_t matmul = 2 * sl_round_256(sl_qx_bytes(l->max_tok, l->max_n_in));
@@ -25,8 +25,9 @@ uint64_t sl_vk_scratch_bytes(const struct sl_device *d, const struct sl_device_l
     uint64_t heads = sl_round_256(sl_qx_bytes((uint64_t)l->max_tok * l->max_heads, l->max_head_n));
     uint64_t n_rows = (uint64_t)l->max_tok * l->max_heads;
     n_rows = n_rows < SL_VK_ATTENTION_ROWS ? n_rows : SL_VK_ATTENTION_ROWS;
-    uint64_t attention =
-        n_rows * SL_VK_ATTENTION_PARTS * ((uint64_t)l->max_head_dim + 2) * sizeof(float);
+    uint64_t attention = sl_round_256(n_rows * SL_VK_ATTENTION_PARTS *
+                                      ((uint64_t)l->max_head_dim + 2) * sizeof(float)) +
+                         2 * sl_round_256(sl_qx_bytes(n_rows, l->max_head_dim));
     uint64_t most = matmul > moe ? matmul : moe;
     most = most > attention ? most : attention;
     return most > heads ? most : heads;
@@ -109,8 +110,17 @@ static enum sl_status products(struct sl_vulkan *v, const struct sl_op_matmul *a
 }
 
 enum sl_status sl_vk_op_matmul(struct sl_device *d, const struct sl_op_matmul *a) {
+    struct sl_vulkan *v = (struct sl_vulkan *)d;
     uint64_t quantized[2] = {0};
-    return a->n_tok ? products((struct sl_vulkan *)d, a, quantized) : SL_OK;
+    if (!a->n_tok)
+        return SL_OK;
+    for (uint32_t m = 0; m < a->n_w; m++) {
+        const struct sl_weight *w = &a->out[m].w;
+        bool b32 = sl_is_block32(w->dtype);
+        if (!sl_is_float(w->dtype))
+            quantized[b32] = sl_vk_left_at(v, b32, sl_addr_of(a->x), a->n_tok, w->n_in);
+    }
+    return products(v, a, quantized);
 }
 
 bool sl_vk_takes_norm_quantize(const struct sl_op_rms_norm *a) {
@@ -167,11 +177,7 @@ enum sl_status sl_vk_fused_norm_router(struct sl_device *d, const struct sl_fuse
     SL_TRY(sl_vk_norm_quantize(v, a->norm, want, quantized));
     SL_TRY(float_rows(v, a->logits, 0));
     SL_TRY(sl_vk_op_router(d, a->router));
-    v->left.x = sl_addr_of(a->norm->y);
-    v->left.n_rows = a->norm->n_rows;
-    v->left.there[0] = want[0];
-    v->left.there[1] = want[1];
-    v->left.n_kernels = v->base.n_kernels;
+    sl_vk_leave(v, sl_addr_of(a->norm->y), a->norm->n_rows, a->norm->n, quantized);
     return SL_OK;
 }
 

@@ -141,8 +141,7 @@ static enum sl_status begin(struct sl_vulkan *v, const struct sl_op_moe *a, stru
         SL_TRY(sl_vk_push(v, a->refs, a->n_expert * sizeof *a->refs, &r->refs));
     for (int b32 = 0; b32 < 2; b32++) {
         r->x[b32] = sl_vk_quantized_at(v, b32, a->n_tok, a->n_embd);
-        r->x_made[b32] = v->left.there[b32] && v->left.x == sl_addr_of(a->x) &&
-                         v->left.n_rows == a->n_tok && v->left.n_kernels == v->base.n_kernels;
+        r->x_made[b32] = sl_vk_left_at(v, b32, sl_addr_of(a->x), a->n_tok, a->n_embd) == r->x[b32];
     }
     r->gate = r->x[1] + rows;
     r->up = r->gate + pairs;

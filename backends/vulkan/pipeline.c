@@ -37,6 +37,7 @@ FITS(rope)
 FITS(kv_write)
 FITS(attention)
 FITS(attention_join)
+FITS(join_quantize)
 FITS(router)
 FITS(moe)
 FITS(moe_up)
@@ -194,6 +195,23 @@ static enum sl_status make(struct sl_vulkan *v, enum sl_vk_kernel kernel, uint32
                        v->vk.CreateComputePipelines(v->device, v->cache, 1, &info, NULL,
                                                     &v->pipeline[kernel][variant]),
                        names[kernel]);
+}
+
+void sl_vk_leave(struct sl_vulkan *v, uint64_t x, uint32_t n_rows, uint32_t n,
+                 const uint64_t at[2]) {
+    v->left.x = x;
+    v->left.n_rows = n_rows;
+    v->left.n = n;
+    v->left.at[0] = at[0];
+    v->left.at[1] = at[1];
+    v->left.n_kernels = v->base.n_kernels;
+}
+
+uint64_t sl_vk_left_at(const struct sl_vulkan *v, bool block32, uint64_t x, uint32_t n_rows,
+                       uint32_t n) {
+    bool there = v->left.x == x && v->left.n_rows == n_rows && v->left.n == n &&
+                 v->left.n_kernels == v->base.n_kernels;
+    return there ? v->left.at[block32] : 0;
 }
 
 enum sl_status sl_vk_launch(struct sl_vulkan *v, enum sl_vk_kernel kernel, uint32_t variant,

@@ -132,6 +132,8 @@ enum sl_status sl_vk_commands(struct sl_vulkan *v, enum sl_queue which, bool ker
     /* Where the one before went to another command buffer, what both follow did, too. */
     bool overlap = v->overlap && which == SL_QUEUE_OPS && (v->recording || q->open);
     v->overlap = false;
+    if (!kernel && which == SL_QUEUE_OPS)
+        v->left.x = 0; /* a copy may change what was quantised */
     if (v->lost)
         return SL_ERR_DEVICE_LOST;
     if (which == SL_QUEUE_OPS && v->recording) {

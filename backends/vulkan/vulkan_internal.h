@@ -76,12 +76,12 @@ struct sl_vulkan {
     /* Shared by all ops: what one op leaves there the next may overwrite. */
     struct sl_vk_memory scratch;
     struct sl_vk_memory grids; /* grids.c */
-    /* What a norm left in scratch for the experts that follow it in a graph, while nothing else is
-     * launched. */
+    /* Rows that a kernel left in scratch quantised, for what follows it: a norm for the experts,
+     * attention for its product. They are there while nothing else is launched or copied. */
     struct {
         uint64_t x; /* whose quantised rows; 0: nothing */
-        uint32_t n_rows;
-        bool there[2];
+        uint32_t n_rows, n;
+        uint64_t at[2];     /* by sl_is_block32(); 0: not of such types */
         uint64_t n_kernels; /* as base.n_kernels was then */
     } left;
 
@@ -143,6 +143,11 @@ enum sl_status sl_vk_after(struct sl_device *d, enum sl_queue q, enum sl_queue o
 const char *sl_vk_kernel_name(enum sl_vk_kernel kernel);
 enum sl_status sl_vk_pipelines_init(struct sl_vulkan *v) SL_MUST_CHECK;
 void sl_vk_pipelines_release(struct sl_vulkan *v);
+/* Notes rows [n_rows, n] that the last launch quantised; and where they are, if x are those. */
+void sl_vk_leave(struct sl_vulkan *v, uint64_t x, uint32_t n_rows, uint32_t n,
+                 const uint64_t at[2]);
+uint64_t sl_vk_left_at(const struct sl_vulkan *v, bool block32, uint64_t x, uint32_t n_rows,
+                       uint32_t n);
 /* Enqueues n workgroups of a kernel, numbered from 0, for a variant (a tensor type, else 0); args
  * is its argument struct (kernels.h), copied before the call returns. */
 enum sl_status sl_vk_launch(struct sl_vulkan *v, enum sl_vk_kernel kernel, uint32_t variant,
