@@ -32,6 +32,7 @@
     X(moe_quant)                                                                                   \
     X(moe_up)                                                                                      \
     X(moe_down)                                                                                    \
+    X(moe_down_strips)                                                                             \
     X(moe_group)                                                                                   \
     X(moe_tile)                                                                                    \
     X(moe_matrix)                                                                                  \
@@ -72,6 +73,8 @@ enum sl_vk_kernel {
 #define SL_VK_PRODUCT_ROWS 8u
 #define SL_VK_WIDE_ROWS    4u
 #define SL_VK_PRODUCT_TOK  8u
+/* Shared memory of moe_down_strips. */
+#define SL_VK_DOWN_SHARED_BYTES 24832u
 /* Elements of a head at most: shaders/qkv.comp. */
 #define SL_VK_QKV_MAX_DIM 256u
 /* The same of shaders/tile.glsl, and the shared memory that it needs. */
@@ -203,11 +206,12 @@ struct sl_vk_moe_up {
     uint32_t n_in, n_out, n_pairs, k, activation;
     float limit;
 };
-/* down of all k pairs of each row, and their sum. */
+/* down of all k pairs of each row, and their sum; is_float: x is, which moe_down_strips alone
+ * takes. */
 struct sl_vk_moe_down {
     uint64_t x, ids, weights, refs, bias, pair_y, y, grid;
     uint64_t row_bytes;
-    uint32_t n_in, n_out, n_tok, k, set;
+    uint32_t n_in, n_out, n_tok, k, set, is_float;
 };
 /* Sorts n_pairs listed pairs by expert: order [n_pairs] are places in the list, tiles one number
  * and then three for each tile. */

@@ -21,6 +21,10 @@ static inline uint64_t sl_vk_elems(uint64_t n) {
 static inline bool sl_vk_has_tiles(const struct sl_vulkan *v) {
     return v->info.shared_bytes >= SL_VK_TILE_SHARED_BYTES;
 }
+/* Few rows times weights of this type go by strips of 64 elements: shaders/strips.glsl. */
+static inline bool sl_vk_has_strips(enum sl_dtype t) {
+    return t == SL_DTYPE_Q4_K || t == SL_DTYPE_Q5_K || t == SL_DTYPE_Q6_K;
+}
 /* Tiles go by cooperative matrices. */
 static inline bool sl_vk_by_matrices(const struct sl_vulkan *v) {
     if (!v->fused_fma)

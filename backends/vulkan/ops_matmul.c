@@ -7,6 +7,9 @@
 #define TILE_LEAST_ROWS 33u
 /* From so many rows of weights on, more of them have a workgroup. */
 #define TALL_LEAST_ROWS 16384u
+/* ... and of types with strips where one row of input has fewer elements: an invocation then has
+ * two strips. */
+#define TALL_MOST_STRIPS_IN 4096u
 /* Float matrices of so few rows have a workgroup for each, for so few rows of input. */
 #define FLOAT_MOST_ROWS 1024u
 #define FLOAT_MOST_TOK  16u
@@ -74,7 +77,9 @@ static enum sl_status rows(struct sl_vulkan *v, const struct sl_op_matmul *a, ui
                                    .n_out = o->w.n_out,
                                    .n_tok = a->n_tok,
                                    .add = o->add};
-    bool tall = !is_float && o->w.n_out >= TALL_LEAST_ROWS;
+    bool tall = !is_float &&
+                (sl_vk_has_strips(o->w.dtype) ? a->n_tok == 1 && o->w.n_in < TALL_MOST_STRIPS_IN
+                                              : o->w.n_out >= TALL_LEAST_ROWS);
     uint64_t n = sl_div_up(o->w.n_out, tall ? SL_VK_PRODUCT_ROWS : SL_VK_WIDE_ROWS) *
                  sl_div_up(a->n_tok, SL_VK_PRODUCT_TOK);
     enum sl_vk_kernel kernel = is_float ? SL_VK_matmul_float

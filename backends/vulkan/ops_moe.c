@@ -7,6 +7,8 @@
 #define TILE_LEAST_PAIRS  4u
 #define TILE_MOST_EXPERTS 1024u /* shaders/moe_group.comp */
 #define UP_ROWS           4u    /* of gate and of up, that a workgroup has: shaders/moe_up.comp */
+/* So few rows' activations are quantised by every workgroup of down for itself. */
+#define QUANTIZES_MOST_TOK 2u
 
 enum { GATE, UP, DOWN };
 
@@ -180,8 +182,12 @@ enum sl_status sl_vk_fused_moe_sum(struct sl_device *d, const struct sl_fused_mo
     struct run r;
     SL_TRY(begin(v, a, &r));
     SL_TRY(up(&r));
-    SL_TRY(sl_vk_quantize(v, a->down_dtype, r.gate, a->n_pairs, a->n_ff, a->n_ff, r.h));
-    const struct sl_vk_moe_down k = {.x = r.h,
+    bool strips =
+        sl_vk_has_strips(a->down_dtype) && v->info.shared_bytes >= SL_VK_DOWN_SHARED_BYTES;
+    bool is_float = strips && a->n_tok <= QUANTIZES_MOST_TOK;
+    if (!is_float)
+        SL_TRY(sl_vk_quantize(v, a->down_dtype, r.gate, a->n_pairs, a->n_ff, a->n_ff, r.h));
+    const struct sl_vk_moe_down k = {.x = is_float ? r.gate : r.h,
                                      .ids = sl_addr_of(a->ids),
                                      .weights = sl_addr_of(sum->weights),
                                      .refs = r.refs,
@@ -194,7 +200,8 @@ enum sl_status sl_vk_fused_moe_sum(struct sl_device *d, const struct sl_fused_mo
                                      .n_out = a->n_embd,
                                      .n_tok = a->n_tok,
                                      .k = a->k,
-                                     .set = sum->set};
-    return sl_vk_launch(v, SL_VK_moe_down, (uint32_t)a->down_dtype,
+                                     .set = sum->set,
+                                     .is_float = is_float};
+    return sl_vk_launch(v, strips ? SL_VK_moe_down_strips : SL_VK_moe_down, (uint32_t)a->down_dtype,
                         sl_div_up(a->n_embd, SL_VK_PRODUCT_ROWS) * a->n_tok, &k, sizeof k);
 }

@@ -14,6 +14,12 @@ layout(push_constant) uniform args {
     uint n_in, n_out, n_pairs, k, which, by_pair, to_pair;
 } a;
 
+uint64_t matrix;
+uint first_row;
+uint64_t line_weights(uint q) {
+    return matrix + uint64_t(min(first_row + q, a.n_out - 1u)) * a.row_bytes;
+}
+
 void main() {
     uint n_rows = (a.n_out + ROWS - 1u) / ROWS, at = group() / n_rows;
     uint first = group() % n_rows * ROWS, l = gl_LocalInvocationID.x;
@@ -25,8 +31,16 @@ void main() {
     find_alignment(w, a.row_bytes);
     uint o = min(first + l / LANES, a.n_out - 1u);
     uint64_t x_stride = uint64_t((a.n_in + 255u) / 256u) * QX_BYTES;
-    float v = product_one(w + uint64_t(o) * a.row_bytes,
-                          a.x + (a.by_pair != 0u ? at : pair / a.k) * x_stride, a.n_in, l);
+    uint64_t x = a.x + (a.by_pair != 0u ? at : pair / a.k) * x_stride;
+    matrix = w;
+    first_row = first;
+    float v;
+    if (!has_strips())
+        v = product_one(w + uint64_t(o) * a.row_bytes, x, a.n_in, l);
+    else if (TYPE == Q6_K || aligned16)
+        v = strips_of_one(ROWS, x, a.n_in, l, true);
+    else
+        v = strips_of_one(ROWS, x, a.n_in, l, false);
     o = first + l;
     if (l >= ROWS || o >= a.n_out)
         return;

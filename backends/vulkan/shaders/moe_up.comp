@@ -19,6 +19,12 @@ layout(push_constant) uniform args {
 #define OUT (ROWS / 2u)
 shared float products[ROWS];
 
+uint64_t gate_rows, up_rows;
+uint first_row;
+uint64_t line_weights(uint q) {
+    return (q < OUT ? gate_rows : up_rows) + uint64_t(min(first_row + q % OUT, a.n_out - 1u)) * a.row_bytes;
+}
+
 void main() {
     uint n_groups = (a.n_out + OUT - 1u) / OUT, at = group() / n_groups, first = group() % n_groups * OUT;
     uint l = gl_LocalInvocationID.x, row = l / LANES;
@@ -30,7 +36,16 @@ void main() {
     find_alignment(gate | up, a.row_bytes);
     uint64_t x = a.x + uint64_t(pair / a.k) * ((a.n_in + 255u) / 256u) * QX_BYTES;
     uint o = min(first + row % OUT, a.n_out - 1u);
-    float v = product_one((row < OUT ? gate : up) + uint64_t(o) * a.row_bytes, x, a.n_in, l);
+    gate_rows = gate;
+    up_rows = up;
+    first_row = first;
+    float v;
+    if (!has_strips())
+        v = product_one((row < OUT ? gate : up) + uint64_t(o) * a.row_bytes, x, a.n_in, l);
+    else if (TYPE == Q6_K || aligned16)
+        v = strips_of_one(ROWS, x, a.n_in, l, true);
+    else
+        v = strips_of_one(ROWS, x, a.n_in, l, false);
     o = first + l % OUT;
     if (l < ROWS && o < a.n_out) {
         uint64_t bias = l < OUT ? a.gate_bias : a.up_bias;

@@ -13,10 +13,14 @@
 #define ROWS 8u
 #define LANES 16u /* of a row of weights */
 #endif
+#ifndef THREADS
 #define THREADS (ROWS * LANES)
+#endif
 /* Steps (of a piece for each lane) times rows of input whose integers are kept at once. */
 #define SPACE 8u
-#define PLACES (SPACE * ROWS * (LANES + 1u)) /* one more: rows begin in different banks */
+#ifndef PLACES /* one more: rows begin in different banks. At least 1152: strips.glsl */
+#define PLACES (SPACE * ROWS * (LANES + 1u) + 96u)
+#endif
 /* Of 256-element types an invocation's integers, until blocks are joined; of 32-element types a
  * block's numbers. What is not an integer is the bits of a float. */
 shared int dots[PLACES], mins[PLACES];
@@ -35,6 +39,8 @@ bool has_four() {
 int dot_unit(ivec4 w, ivec4 x) {
     return dot4(w.x, x.x) + dot4(w.y, x.y) + dot4(w.z, x.z) + dot4(w.w, x.w);
 }
+
+#include "strips.glsl"
 
 /* Piece i of a row of weights with quantised input x; at: where its integers go. */
 void multiply(piece w, uint i, uint64_t x, uint at) {
