@@ -6,6 +6,7 @@
 #ifndef SL_BACKENDS_CPU_MATMUL_SUPER_H
 #define SL_BACKENDS_CPU_MATMUL_SUPER_H
 
+#include "backends/cpu/matmul/matmul_codes.h"
 #include "backends/cpu/matmul/matmul_kernels.h"
 #include "backends/cpu/matmul/simd512.h"
 
@@ -121,31 +122,44 @@ SL_INLINE __m256i index8_high(uint64_t bytes, uint64_t high) {
     return _mm256_or_si256(index8(bytes), _mm256_slli_epi32(index8(high), 8));
 }
 
-/* Elements 64k..64k+63 of an IQ type: bytes, and signs for those that have them. */
-SL_INLINE v super_iq(enum sl_dtype t, const uint8_t *b, int k, uint64_t *out_neg) {
+/* Elements 64k..64k+63 of an IQ type with signs: these, a bit each. */
+SL_INLINE uint64_t super_signs(enum sl_dtype t, const uint8_t *b, int k) {
+    switch (t) {
+    case SL_DTYPE_IQ2_XXS:
+        return sign_words(ld32(b + 6 + 16 * k), ld32(b + 14 + 16 * k));
+    case SL_DTYPE_IQ2_XS: {
+        __m128i w = _mm_loadu_si128((const __m128i *)(b + 2 + 16 * k));
+        __m128i s = _mm_packus_epi16(_mm_srli_epi16(w, 9), _mm_setzero_si128());
+        return sign_bytes((uint64_t)_mm_cvtsi128_si64(s));
+    }
+    case SL_DTYPE_IQ2_S:
+        return ld64(b + 34 + 8 * k);
+    case SL_DTYPE_IQ3_XXS:
+        return sign_words(ld32(b + 66 + 8 * k), ld32(b + 70 + 8 * k));
+    default: /* IQ3_S */
+        return ld64(b + 74 + 8 * k);
+    }
+}
+
+/* Their bytes, from a grid. */
+SL_INLINE v super_iq(enum sl_dtype t, const uint8_t *b, int k) {
     switch (t) {
     case SL_DTYPE_IQ2_XXS: {
         const uint8_t *p = b + 2 + 16 * k;
-        *out_neg = sign_words(ld32(p + 4), ld32(p + 12));
         return v_gather64(sl_iq2xxs_grid, index8(join32(ld32(p), ld32(p + 8))));
     }
     case SL_DTYPE_IQ2_XS: {
         __m128i w = _mm_loadu_si128((const __m128i *)(b + 2 + 16 * k));
-        __m128i s = _mm_packus_epi16(_mm_srli_epi16(w, 9), w);
-        *out_neg = sign_bytes((uint64_t)_mm_cvtsi128_si64(s));
         return v_gather64(sl_iq2xs_grid,
                           _mm256_cvtepu16_epi32(_mm_and_si128(w, _mm_set1_epi16(511))));
     }
     case SL_DTYPE_IQ2_S:
-        *out_neg = ld64(b + 34 + 8 * k);
         return v_gather64(
             sl_iq2s_grid,
             index8_high(ld64(b + 2 + 8 * k), _pdep_u64(ld16(b + 66 + 2 * k), 0x0303030303030303)));
     case SL_DTYPE_IQ3_XXS:
-        *out_neg = sign_words(ld32(b + 66 + 8 * k), ld32(b + 70 + 8 * k));
         return v_gather32(sl_iq3xxs_grid, v_widen_index(b + 2 + 16 * k));
     case SL_DTYPE_IQ3_S:
-        *out_neg = ld64(b + 74 + 8 * k);
         return v_gather32(sl_iq3s_grid, v_or_bits32(v_widen_index(b + 2 + 16 * k),
                                                     ld16(b + 66 + 2 * k), v_set32(256)));
     case SL_DTYPE_IQ1_S: {
@@ -224,8 +238,18 @@ SL_INLINE void super_bytes(enum sl_dtype t, const uint8_t *b, v *u, uint64_t *ne
         break;
     }
     default:
-        for (int k = 0; k < 4; k++)
-            u[k] = super_iq(t, b, k, &neg[k]);
+#ifdef __AVX512VBMI__
+        if (super_traits(t).is_signed) {
+            codes_bytes(t, b, u);
+            codes_signs(t, b, neg);
+            break;
+        }
+#endif
+        for (int k = 0; k < 4; k++) {
+            u[k] = super_iq(t, b, k);
+            if (super_traits(t).is_signed)
+                neg[k] = super_signs(t, b, k);
+        }
     }
 }
 
@@ -271,12 +295,16 @@ SL_INLINE v super_scales(enum sl_dtype t, const uint8_t *b, uint8_t *min) {
     }
     case SL_DTYPE_IQ2_XXS:
     case SL_DTYPE_IQ3_XXS: {
+#ifdef __AVX512VBMI__
+        return _mm512_castsi128_si512(codes_scales(t, b));
+#else
         int step = t == SL_DTYPE_IQ2_XXS ? 8 : 4;
         const uint8_t *p = b + (t == SL_DTYPE_IQ2_XXS ? 6 : 66); /* scales atop the sign words */
         uint64_t s = 0;
         for (int i = 0; i < 8; i++)
             s |= (uint64_t)(p[step * i + 3] >> 4) << (8 * i);
         return v_widen_u64(odd_bytes(s));
+#endif
     }
     case SL_DTYPE_IQ3_S:
         return v_widen_u64(odd_bytes(_pdep_u64(ld32(b + 106), 0x0f0f0f0f0f0f0f0f)));
