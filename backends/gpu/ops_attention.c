@@ -5,8 +5,7 @@
 #define LATENT_WAVE_ROWS 8u
 #define WIDE_MOST_PARTS  4096u /* of all heads */
 
-/* So many rows at once as the scratch has room for. */
-static uint32_t wave_rows(const struct sl_gpu *c, uint32_t n_heads, uint32_t splits,
+uint32_t sl_gpu_wave_rows(const struct sl_gpu *c, uint32_t n_heads, uint32_t splits,
                           uint32_t dim_v) {
     uint64_t n = c->scratch_bytes / ((uint64_t)n_heads * splits * SL_ATTN_PART_FLOATS(dim_v) * 4);
     return n < 1 ? 1 : n < SL_ATTN_WAVE_ROWS ? (uint32_t)n : SL_ATTN_WAVE_ROWS;
@@ -49,8 +48,7 @@ enum sl_status sl_gpu_kv_write(struct sl_device *d, const struct sl_op_kv_write 
                      k);
 }
 
-/* Latents as the keys of one head, whose first elements are its values too. */
-static struct sl_karg_kv latent_args(const struct sl_latent_view *kv) {
+struct sl_karg_kv sl_gpu_latents(const struct sl_latent_view *kv) {
     return (struct sl_karg_kv){.k = kv->rows,
                                .v = kv->rows,
                                .k_page_bytes = kv->page_bytes,
@@ -62,7 +60,7 @@ static struct sl_karg_kv latent_args(const struct sl_latent_view *kv) {
 }
 
 enum sl_status sl_gpu_latent_write(struct sl_device *d, const struct sl_op_latent_write *a) {
-    struct sl_karg_kv_write k = {.kv = latent_args(&a->kv),
+    struct sl_karg_kv_write k = {.kv = sl_gpu_latents(&a->kv),
                                  .k = a->x,
                                  .v = a->x,
                                  .slot = a->slot,
@@ -206,7 +204,7 @@ static enum sl_status single_rows(struct sl_gpu *c, const struct heads *h,
     enum sl_kernel join = h->chosen ? SL_KERNEL_attention_blocks_join
                           : any(a)  ? SL_KERNEL_attention_join_any
                                     : SL_KERNEL_attention_join;
-    uint32_t wave = wave_rows(c, a->n_heads, SL_ATTN_SPLITS, a->kv.head_dim_v);
+    uint32_t wave = sl_gpu_wave_rows(c, a->n_heads, SL_ATTN_SPLITS, a->kv.head_dim_v);
     k->done = s.joins ? c->counters : NULL;
     for (; row0 < end; row0 += wave) {
         k->row0 = row0;
@@ -270,7 +268,7 @@ static enum sl_status wide_parts(struct sl_gpu *c, const struct sl_op_attention 
     uint32_t group = a->n_heads / a->kv.n_kv_heads, most = SL_WIDE_SPLITS(a->n_heads);
     uint32_t blocks = a->kv.n_kv_heads * sl_ceil_div(group, 16);
     uint32_t splits = a->max_pages * 2 < most ? a->max_pages * 2 : most;
-    uint32_t wave = wave_rows(c, a->n_heads, most, SL_WIDE_DIM);
+    uint32_t wave = sl_gpu_wave_rows(c, a->n_heads, most, SL_WIDE_DIM);
     for (; row0 < end; row0 += k->n_rows) {
         k->row0 = row0;
         k->n_rows = end - row0 < wave ? end - row0 : wave;
@@ -432,7 +430,7 @@ static uint32_t latent_tiles(const struct sl_gpu *c, const struct latents *l, bo
 static struct sl_karg_attention latent_attention_args(const struct sl_gpu *c,
                                                       const struct latents *l) {
     const struct sl_op_latent_attention *a = &l->a;
-    return (struct sl_karg_attention){.kv = latent_args(&a->kv),
+    return (struct sl_karg_attention){.kv = sl_gpu_latents(&a->kv),
                                       .q = a->q,
                                       .y = a->y,
                                       .part = c->scratch,
@@ -458,7 +456,7 @@ static enum sl_status latent_parts(struct sl_gpu *c, const struct latents *l, ui
     uint32_t dim = a->kv.n_latent + a->kv.n_rot;
     uint32_t most = tiles ? SL_WIDE_SPLITS(a->n_heads) : SL_ATTN_SPLITS;
     uint32_t splits = tiles ? l->most_pages * 2 : l->most_pages;
-    uint32_t wave = wave_rows(c, a->n_heads, most, a->kv.n_latent);
+    uint32_t wave = sl_gpu_wave_rows(c, a->n_heads, most, a->kv.n_latent);
     enum sl_kernel parts, join;
     if (tiles) {
         parts = sl_kernel_of(of->parts, tiles);

@@ -91,6 +91,14 @@ static inline uint32_t sl_gpu_key_class(uint32_t dim) {
 bool sl_gpu_columns_fit(const struct sl_gpu *c, const struct sl_op_need *need);
 bool sl_gpu_index_fits(const struct sl_gpu *c, const struct sl_op_need *need);
 bool sl_gpu_latent_fits(const struct sl_gpu *c, const struct sl_op_need *need);
+bool sl_gpu_compress_fits(const struct sl_gpu *c, const struct sl_op_need *need);
+/* Latents as the keys of one head, whose first elements are its values too. */
+struct sl_karg_kv sl_gpu_latents(const struct sl_latent_view *kv);
+/* Where rows of blocks are. */
+struct sl_karg_block_rows sl_gpu_block_rows(uint32_t ratio);
+/* Rows whose parts, `splits` a head, the scratch has room for at once. */
+uint32_t sl_gpu_wave_rows(const struct sl_gpu *c, uint32_t n_heads, uint32_t splits,
+                          uint32_t dim_v);
 uint64_t sl_gpu_attention_scratch(const struct sl_device_limits *limits);
 
 #endif

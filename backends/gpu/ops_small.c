@@ -28,9 +28,13 @@ bool sl_gpu_supports(const struct sl_device *d, const struct sl_op_need *need) {
     if (need->op == SL_OP_delta_rule || need->op == SL_OP_channel_delta ||
         need->op == SL_OP_state_scan)
         return sl_gpu_columns_fit(c, need);
-    if (need->op == SL_OP_index_choose || need->op == SL_OP_block_choose)
+    if (need->op == SL_OP_compress)
+        return sl_gpu_compress_fits(c, need);
+    if (need->op == SL_OP_index_choose || need->op == SL_OP_block_choose ||
+        need->op == SL_OP_compressed_choose)
         return sl_gpu_index_fits(c, need);
-    if (need->op == SL_OP_latent_attention || need->op == SL_OP_chosen_attention)
+    if (need->op == SL_OP_latent_attention || need->op == SL_OP_chosen_attention ||
+        need->op == SL_OP_compressed_attention)
         return sl_gpu_latent_fits(c, need);
     if (need->op == SL_OP_attention || need->op == SL_OP_block_attention)
         return sl_gpu_attention_fits(c, need);

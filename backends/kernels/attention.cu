@@ -15,19 +15,23 @@ template <class ROW_AT>
 __device__ __forceinline__ void load_rows(ROW_AT row_at, uint32_t from, uint32_t lo, uint32_t len,
                                           uint32_t dim, bool q8, float *to) {
     uint32_t lane = threadIdx.x % SL_WARP, warp = threadIdx.x / SL_WARP;
+    const uint8_t *row[CHUNK / 4];
+#pragma unroll
+    for (int n = 0; n < CHUNK / 4; n++) {
+        uint32_t pos = from + warp + 4 * (uint32_t)n;
+        row[n] = pos >= lo && pos < len ? row_at(pos) : NULL;
+    }
     for (uint32_t i = lane; i < dim; i += SL_WARP) {
         float v[CHUNK / 4];
 #pragma unroll
         for (int n = 0; n < CHUNK / 4; n++) { /* loads of all rows before the first use */
-            uint32_t pos = from + warp + 4 * (uint32_t)n;
             v[n] = 0;
-            if (pos >= lo && pos < len) {
-                const uint8_t *row = row_at(pos);
+            if (row[n]) {
                 if (q8) {
-                    const uint8_t *b = row + i / 32 * 34;
+                    const uint8_t *b = row[n] + i / 32 * 34;
                     v[n] = __half2float(*(const __half *)b) * (float)(int8_t)b[2 + i % 32];
                 } else {
-                    v[n] = __half2float(((const __half *)row)[i]);
+                    v[n] = __half2float(((const __half *)row[n])[i]);
                 }
             }
         }
@@ -76,10 +80,15 @@ __device__ __forceinline__ void attention_row(const struct sl_karg_attention &a)
         size_t page = SEES == SL_SEES_ALL ? pages[from / 64] : 0;
         auto row_of = [&](const void *kv_pages, uint64_t page_bytes, size_t head_at,
                           size_t row_bytes) {
-            return [=](uint32_t pos) {
-                uint32_t at = places.at(pos);
-                size_t p = SEES == SL_SEES_ALL ? page : pages[at / 64];
-                return (const uint8_t *)kv_pages + p * page_bytes + head_at + at % 64 * row_bytes;
+            return [&, page, kv_pages, page_bytes, head_at, row_bytes](uint32_t pos) {
+                if constexpr (SEES == SL_SEES_COMPRESSED) {
+                    return places.row(a, pos, row_bytes);
+                } else {
+                    uint32_t at = places.at(pos);
+                    size_t p = SEES == SL_SEES_ALL ? page : pages[at / 64];
+                    return (const uint8_t *)kv_pages + p * page_bytes + head_at +
+                           at % 64 * row_bytes;
+                }
             };
         };
         __syncthreads();
@@ -178,7 +187,9 @@ KERNEL(latent, (attention_row<true, false>))
 KERNEL(latent_long, (attention_row<true, false, SL_SEES_ALL, SL_LATENT_MAX_DIM_V / THREADS>))
 KERNEL(chosen, (attention_row<true, false, SL_SEES_CHOSEN>))
 KERNEL(blocks, (attention_row<false, false, SL_SEES_BLOCKS>))
+KERNEL(compressed, (attention_row<true, false, SL_SEES_COMPRESSED>))
 KERNEL(join, attention_join<false>)
 KERNEL(chosen_join, (attention_join<false, SL_SEES_CHOSEN>))
 KERNEL(blocks_join, (attention_join<false, SL_SEES_BLOCKS>))
+KERNEL(compressed_join, (attention_join<false, SL_SEES_COMPRESSED>))
 KERNEL(join_any, attention_join<true>)

@@ -2,7 +2,7 @@
 #ifndef SL_BACKENDS_KERNELS_ATTENTION_CUH
 #define SL_BACKENDS_KERNELS_ATTENTION_CUH
 
-#include "backends/kernels/device.cuh"
+#include "backends/kernels/blocks.cuh"
 
 /* A single row's positions, and how they are cut into parts of whole pages: by its length alone. */
 struct sl_attn_range {
@@ -10,14 +10,36 @@ struct sl_attn_range {
     uint32_t first_page, n_pages, pages_per_part;
 };
 /* What rows attend to: all of their positions, but for a window; those that were chosen; those of
- * the blocks that were chosen for their KV head, of which there are as many for each. What was
- * chosen counts from 0, as if it were the whole sequence. */
-enum sl_attn_sees { SL_SEES_ALL, SL_SEES_CHOSEN, SL_SEES_BLOCKS };
+ * the blocks that were chosen for their KV head, of which there are as many for each; rows that
+ * stand for blocks, then the positions of a window. What is not all positions counts from 0, as if
+ * it were the whole sequence. */
+enum sl_attn_sees { SL_SEES_ALL, SL_SEES_CHOSEN, SL_SEES_BLOCKS, SL_SEES_COMPRESSED };
 
 /* The blocks of a row, of which the last is its own and may not be whole. */
 __device__ __forceinline__ uint32_t sl_attn_blocks(const struct sl_karg_attention &a,
                                                    uint32_t len) {
     return (len - 1) / a.block + 1;
+}
+/* The rows of blocks that a row sees. */
+__device__ __forceinline__ uint32_t sl_attn_block_rows(const struct sl_karg_attention &a,
+                                                       uint32_t len) {
+    uint32_t n = a.of.ratio ? len / a.of.ratio : 0;
+    return a.chosen ? min(n, a.n_top) : n;
+}
+
+/* How many positions, or rows, a row attends to, but for a window. */
+template <int SEES>
+__device__ __forceinline__ uint32_t sl_attn_len(const struct sl_karg_attention &a, uint32_t row) {
+    uint32_t len = a.row_len[row];
+    if constexpr (SEES == SL_SEES_CHOSEN)
+        len = min(len, a.n_top);
+    if constexpr (SEES == SL_SEES_BLOCKS) {
+        uint32_t blocks = sl_attn_blocks(a, len);
+        len -= blocks > a.n_top ? (blocks - a.n_top) * a.block : 0;
+    }
+    if constexpr (SEES == SL_SEES_COMPRESSED)
+        len = sl_attn_block_rows(a, len) + min(a.window, len);
+    return len;
 }
 
 /* CHUNKS: rows may see their own chunk alone. */
@@ -25,14 +47,8 @@ template <bool CHUNKS = false, int SEES = SL_SEES_ALL>
 __device__ __forceinline__ struct sl_attn_range sl_attn_row_range(const struct sl_karg_attention &a,
                                                                   uint32_t row) {
     struct sl_attn_range r;
-    r.len = a.row_len[row];
-    if constexpr (SEES == SL_SEES_CHOSEN)
-        r.len = min(r.len, a.n_top);
-    if constexpr (SEES == SL_SEES_BLOCKS) {
-        uint32_t blocks = sl_attn_blocks(a, r.len);
-        r.len -= blocks > a.n_top ? (blocks - a.n_top) * a.block : 0;
-    }
-    r.lo = a.window && r.len > a.window ? r.len - a.window : 0;
+    r.len = sl_attn_len<SEES>(a, row);
+    r.lo = SEES != SL_SEES_COMPRESSED && a.window && r.len > a.window ? r.len - a.window : 0;
     if constexpr (CHUNKS)
         r.lo = a.chunk ? (r.len - 1) / a.chunk * a.chunk : r.lo;
     r.first_page = r.lo / 64;
@@ -66,6 +82,34 @@ template <int SEES> struct sl_attn_places {
     /* The positions from a multiple of 64 on are those of one page. */
     __device__ __forceinline__ bool by_pages() const {
         return SEES == SL_SEES_ALL || (SEES == SL_SEES_BLOCKS && (!chosen || block % 64 == 0));
+    }
+};
+
+/* Of the rows that a row sees the first n_blocks stand for blocks; the others are of the positions
+ * from `first` on. */
+template <> struct sl_attn_places<SL_SEES_COMPRESSED> {
+    uint32_t n_blocks, first;
+    const uint32_t *chosen, *pages, *block_pages; /* chosen NULL: all blocks */
+
+    __device__ __forceinline__ sl_attn_places(const struct sl_karg_attention &a, uint32_t row,
+                                              uint32_t) {
+        uint32_t len = a.row_len[row];
+        size_t seq = (size_t)a.row_seq[row] * a.max_pages;
+        n_blocks = sl_attn_block_rows(a, len);
+        first = len - min(a.window, len);
+        chosen = a.chosen ? a.chosen + (size_t)row * a.n_top : NULL;
+        pages = a.page_table + seq;
+        block_pages = a.block_table + seq;
+    }
+    __device__ __forceinline__ const uint8_t *row(const struct sl_karg_attention &a, uint32_t i,
+                                                  size_t row_bytes) const {
+        if (i < n_blocks) {
+            uint32_t at, page = sl_block_at(a.of, chosen ? chosen[i] : i, at);
+            return (const uint8_t *)a.blocks + block_pages[page] * a.block_page_bytes +
+                   at * row_bytes;
+        }
+        uint32_t pos = first + i - n_blocks;
+        return (const uint8_t *)a.kv.k + pages[pos / 64] * a.kv.k_page_bytes + pos % 64 * row_bytes;
     }
 };
 

@@ -8,6 +8,7 @@
 #ifndef SL_BACKENDS_KERNELS_FAMILIES_H
 #define SL_BACKENDS_KERNELS_FAMILIES_H
 
+#include "backends/kernels/compress.h"
 #include "backends/kernels/elem.h"
 #include "backends/kernels/index.h"
 #include "backends/kernels/kernels.h"
@@ -120,9 +121,15 @@
     F(X, latent_chosen_rows, PAIRS_64, struct sl_karg_attention, 0, 0, true)                       \
     F(X, latent_chosen_parts, PAIRS_32, struct sl_karg_attention, 0, 0, false)                     \
     F(X, latent_chosen_join, ONE, struct sl_karg_attention, 0, 0, false)                           \
+    F(X, attention_compressed, ONE, struct sl_karg_attention, OP(compressed_attention), 0, false)  \
+    F(X, attention_compressed_join, ONE, struct sl_karg_attention, OP(compressed_attention), 0,    \
+      false)                                                                                       \
+    F(X, compress, ONE, struct sl_karg_compress, OP(compress), 0, false)                           \
     F(X, index_hadamard, ONE, struct sl_karg_hadamard, OP(hadamard), 0, false)                     \
     F(X, index_score, HEADS, struct sl_karg_index, OP(index_choose), 0, true)                      \
-    F(X, index_choose, ONE, struct sl_karg_index, OP(index_choose), 0, false)                      \
+    F(X, index_compressed, HEADS, struct sl_karg_index, OP(compressed_choose), 0, true)            \
+    F(X, index_choose, ONE, struct sl_karg_index, OP(index_choose) | OP(compressed_choose), 0,     \
+      false)                                                                                       \
     F(X, index_block_score, HEADS, struct sl_karg_blocks, OP(block_choose), 0, true)               \
     F(X, index_block_choose, ONE, struct sl_karg_blocks, OP(block_choose), 0, false)               \
     F(X, attention_wide_rows, PAIRS_64, struct sl_karg_attention, 0, 0, true)                      \

@@ -1,7 +1,7 @@
 /* The indexer: the rotation of its queries and keys, the scores of positions or of blocks of them,
  * and the choice of the best. Scores have the bits of the CPU's definition, so that the choice is
  * the same too. */
-#include "backends/kernels/device.cuh"
+#include "backends/kernels/blocks.cuh"
 #include "backends/kernels/index.h"
 
 #define PAGE 64u
@@ -128,12 +128,15 @@ template <int DIM> struct score {
     }
 };
 
-template <int DIM> __device__ __forceinline__ void index_score(const struct sl_karg_index &a) {
+/* COMPRESSED: of complete blocks, which have a row each. */
+template <int DIM, bool COMPRESSED>
+__device__ __forceinline__ void index_score(const struct sl_karg_index &a) {
     using of = score<DIM>;
     __shared__ __align__(16) float q[of::HEADS][DIM];
     __shared__ float w[of::HEADS];
     sl_grid_begin();
-    uint32_t row = a.row0 + blockIdx.y, len = a.row_len[row];
+    uint32_t row = a.row0 + blockIdx.y,
+             len = COMPRESSED ? a.row_len[row] / a.of.ratio : a.row_len[row];
     uint32_t page0 = blockIdx.x * a.pages_per_block;
     uint32_t page1 = min(page0 + a.pages_per_block, (len + PAGE - 1) / PAGE);
     if (len <= a.n_top || page0 >= page1)
@@ -155,7 +158,8 @@ template <int DIM> __device__ __forceinline__ void index_score(const struct sl_k
             w[h] = h < n ? a.w[(size_t)row * a.n_heads + h0 + h] : 0.0f;
         __syncthreads();
         for (uint32_t page = page0; page < page1; page++) {
-            const uint8_t *keys = (const uint8_t *)a.keys + pages[page] * a.page_bytes;
+            const uint8_t *keys =
+                (const uint8_t *)a.keys + (COMPRESSED ? 0 : pages[page] * a.page_bytes);
             for (uint32_t first = 0; first < PAGE; first += of::QUADS * of::POS) {
                 uint32_t at[of::POS];
                 float y[of::POS];
@@ -164,7 +168,12 @@ template <int DIM> __device__ __forceinline__ void index_score(const struct sl_k
                     at[p] = first + s.quad + of::QUADS * (uint32_t)p;
                     uint32_t pos = page * PAGE + at[p];
                     /* What nobody has written may be anything, and is not stored. */
-                    s.load(keys + (size_t)(pos < len ? at[p] : 0) * row_bytes, s.k[p]);
+                    if constexpr (COMPRESSED) {
+                        uint32_t own, of = sl_block_at(a.of, min(pos, len - 1), own);
+                        s.load(keys + pages[of] * a.page_bytes + (size_t)own * row_bytes, s.k[p]);
+                    } else {
+                        s.load(keys + (size_t)(pos < len ? at[p] : 0) * row_bytes, s.k[p]);
+                    }
                     y[p] = h0 && pos < len ? scores[pos] : 0.0f;
                 }
                 for (uint32_t h = 0; h < n; h += 4)
@@ -182,7 +191,11 @@ template <int DIM> __device__ __forceinline__ void index_score(const struct sl_k
 #define SCORE(DIM)                                                                                 \
     extern "C" __global__ void __launch_bounds__(SL_INDEX_SCORE_THREADS)                           \
         sl_k_index_score_##DIM(SL_KERNEL_ARGS(sl_karg_index, a)) {                                 \
-        index_score<DIM>(a);                                                                       \
+        index_score<DIM, false>(a);                                                                \
+    }                                                                                              \
+    extern "C" __global__ void __launch_bounds__(SL_INDEX_SCORE_THREADS)                           \
+        sl_k_index_compressed_##DIM(SL_KERNEL_ARGS(sl_karg_index, a)) {                            \
+        index_score<DIM, true>(a);                                                                 \
     }
 SCORE(64)
 SCORE(128)
@@ -331,8 +344,8 @@ __device__ __forceinline__ void find_digit(struct choice_shared &s, uint32_t n_t
     }
 }
 
-/* Of len things, whose keys key_at() has, the n_top with the largest; all of them where there are no
- * more, whose keys are not asked for. */
+/* Of len things, whose keys key_at() has, the n_top with the largest; all of them where there are
+ * no more, whose keys are not asked for. */
 template <class KEY_AT>
 __device__ __forceinline__ void choose(struct choice_shared &s, KEY_AT key_at, uint32_t len,
                                        uint32_t n_top, uint32_t *chosen) {
@@ -394,7 +407,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     uint32_t row = a.row0 + blockIdx.x;
     const float *scores = a.scores + (size_t)blockIdx.x * a.stride;
     choose(
-        s, [&](uint32_t j) { return key_of(scores[j]); }, a.row_len[row], a.n_top,
+        s, [&](uint32_t j) { return key_of(scores[j]); }, a.row_len[row] / a.of.ratio, a.n_top,
         a.chosen + (size_t)row * a.n_top);
 }
 

@@ -16,7 +16,8 @@ struct sl_karg_hadamard {
 /* As struct sl_op_index_choose, in two steps, for rows row0 to row0 + n_rows: index_score_DIM,
  * heads of at most DIM, to scores [n_rows, stride]: grid (ceil(max_pages / pages_per_block),
  * n_rows), SL_INDEX_SCORE_THREADS; then index_choose: grid (n_rows), SL_INDEX_CHOOSE_THREADS. Rows
- * that attend to all of their positions have no scores. */
+ * that attend to all of their positions have no scores. compressed_choose is the same of complete
+ * blocks, which have one row each and are 64 to a "page" of the grid, with index_compressed_DIM. */
 #define SL_INDEX_MAX_DIM        256u
 #define SL_INDEX_SCORE_THREADS  128u
 #define SL_INDEX_CHOOSE_THREADS 512u
@@ -28,6 +29,7 @@ struct sl_karg_index {
     uint32_t *chosen;
     const uint32_t *page_table, *row_seq, *row_len;
     uint32_t row0, n_heads, dim, max_pages, n_top, stride, pages_per_block, q8;
+    struct sl_karg_block_rows of; /* ratio 1: positions */
 };
 
 /* As struct sl_op_block_choose, in two steps, for rows row0 to row0 + n_rows and heads head0 to

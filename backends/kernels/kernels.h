@@ -332,10 +332,18 @@ struct sl_karg_kv_write {
 #define SL_ATTN_SPLIT_STATIC_SMEM(dim) ((dim) * (8u * 4u + 16u * 2u) + 1024u)
 #define SL_ATTN_TILE_PAIRS             64u
 #define SL_ATTN_TILE_SMEM(dim)         ((2u * SL_ATTN_TILE_PAIRS + 2u * 64u) * ((dim) + 8u) * 2u)
+/* Blocks of `ratio` positions, and where the row is that stands for one (sl_block_page()): in a
+ * page there are 1 << shift of them, or one in the last of so many pages. ratio 0: there are none.
+ */
+struct sl_karg_block_rows {
+    uint32_t ratio, shift, pages;
+};
+
 /* attention_latent does what attention_row does where K and V are the same rows of dim_k elements,
  * of which the first dim_v are V, and all heads share them; attention_latent_long where dim_v is
  * more than SL_ATTN_MAX_DIM_V, and at most SL_LATENT_MAX_DIM_V. attention_chosen and
- * attention_chosen_join do what it and attention_join do, of chosen positions. */
+ * attention_chosen_join do what it and attention_join do, of chosen positions,
+ * attention_compressed and attention_compressed_join of rows of blocks and a window's. */
 struct sl_karg_attention {
     struct sl_karg_kv kv;
     const float *q, *sinks;
@@ -354,6 +362,12 @@ struct sl_karg_attention {
      * sl_op_block_attention. Where these are no whole pages, a block of attention_tile_blocks_DIM
      * has one row. */
     uint32_t block;
+    /* attention_compressed*: row t attends to rows of complete blocks, to chosen ones as
+     * above or (chosen NULL) to all, and then to the positions of its window. */
+    const void *blocks;
+    uint64_t block_page_bytes;
+    const uint32_t *block_table;
+    struct sl_karg_block_rows of;
 };
 
 struct sl_karg_router {

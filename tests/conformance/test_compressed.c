@@ -14,7 +14,7 @@
 #define MAX_ROWS  400u
 
 static const struct sl_device_limits limits = {
-    .max_tok = MAX_ROWS, .max_heads = 64, .max_head_dim = 512, .max_scores = MAX_LEN};
+    .max_tok = MAX_ROWS, .max_heads = 70, .max_head_dim = 512, .max_scores = MAX_LEN};
 
 static bool lacks(enum sl_op op) {
     return conf_device() && !sl_device_has_op(conf_device(), op);
@@ -244,6 +244,7 @@ struct attention {
     const float *q, *index_q, *index_w, *sinks;
     const uint32_t *table, *block_table;
     struct row row[32];
+    bool generated; /* rows; else of a prompt */
 };
 
 static size_t row_bytes(const struct attention *c) {
@@ -302,6 +303,7 @@ static void attend(struct sl_device *d, const struct attention *c, uint32_t firs
                    .row_seq = row_seq,
                    .row_len = row_len,
                    .n_tok = n,
+                   .n_decode = c->generated ? n : 0,
                    .n_heads = c->n_index_heads,
                    .max_pages = MAX_PAGES,
                    .n_top = c->n_top,
@@ -328,6 +330,7 @@ static void attend(struct sl_device *d, const struct attention *c, uint32_t firs
         .row_seq = row_seq,
         .row_len = row_len,
         .n_tok = n,
+        .n_decode = c->generated ? n : 0,
         .n_heads = c->n_heads,
         .max_pages = MAX_PAGES,
         .window = c->window,
@@ -420,6 +423,30 @@ static void check_attention(const char *what, const struct attention *c, const u
     free(at), free(p), free(ref), free(tol);
 }
 
+/* chosen [n_rows, n_top]; y, one [n_rows, n_heads, dim]: room. */
+static void try_attention(const struct attention *c, uint32_t *chosen, float *y, float *one) {
+    size_t row = (size_t)c->n_heads * c->dim;
+    char what[120];
+    snprintf(what, sizeof what, "%s, %u heads of %u, blocks of %u, the best %u, window %u%s",
+             sl_dtype_name(c->dtype), c->n_heads, c->dim, c->ratio, c->n_top, c->window,
+             c->generated ? ", generated" : "");
+    if (c->n_top)
+        conf_case(what, run_choice, c, CONF_U32, (size_t)c->n_rows * c->n_top, chosen);
+    conf_tolerance(1e-5f);
+    conf_case(what, run_attention, c, CONF_F32, c->n_rows * row, y);
+    if (conf_checking()) {
+        if (c->n_top)
+            check_choice(what, c, chosen);
+        check_attention(what, c, chosen, y);
+    }
+    for (uint32_t r = 0; conf_device() && r < c->n_rows; r++) { /* a row alone */
+        uint32_t alone[512];
+        attend(conf_device(), c, r, 1, alone, one);
+        if (memcmp(one, y + r * row, row * sizeof *one) != 0)
+            fail_msg("%s: row %u alone has other bits", what, r);
+    }
+}
+
 static void attentions(void) {
     static const struct {
         enum sl_dtype dtype;
@@ -430,6 +457,8 @@ static void attentions(void) {
                   {SL_DTYPE_Q8_0, 96, 17, 3, 40, 4, 65, 300, false},
                   {SL_DTYPE_F16, 24, 3, 0, 0, 0, 77, 0, true},
                   {SL_DTYPE_F16, 512, 8, 16, 128, 4, 128, 37, true},
+                  {SL_DTYPE_F16, 512, 70, 0, 0, 128, 100, 0, true},
+                  {SL_DTYPE_F16, 512, 19, 0, 0, 0, 3, 0, false},
                   {SL_DTYPE_F16, 16, 1, 2, 8, 64, 1, 3, false},
                   {SL_DTYPE_Q8_0, 32, 2, 0, 0, 1, 600, 0, true}};
     if (lacks(SL_OP_compressed_attention))
@@ -464,23 +493,9 @@ static void attentions(void) {
         c.blocks = random_pages(&rng, c.dtype, c.dim, n_pages * per_page);
         c.keys = random_pages(&rng, SL_DTYPE_F16, c.index_dim, n_pages * per_page);
         c.q = q, c.index_q = iq, c.index_w = iw, c.sinks = shapes[k].sinks ? sinks : NULL;
-        char what[120];
-        snprintf(what, sizeof what, "%s, %u heads of %u, blocks of %u, the best %u, window %u",
-                 sl_dtype_name(c.dtype), c.n_heads, c.dim, c.ratio, c.n_top, c.window);
-        if (c.n_top)
-            conf_case(what, run_choice, &c, CONF_U32, (size_t)c.n_rows * c.n_top, chosen);
-        conf_case(what, run_attention, &c, CONF_F32, nq, y);
-        if (conf_checking()) {
-            if (c.n_top)
-                check_choice(what, &c, chosen);
-            check_attention(what, &c, chosen, y);
-        }
-        for (uint32_t r = 0; conf_device() && r < c.n_rows; r++) { /* a row alone */
-            uint32_t alone[512];
-            attend(conf_device(), &c, r, 1, alone, one);
-            if (memcmp(one, y + (size_t)r * c.n_heads * c.dim, c.n_heads * c.dim * sizeof *one) !=
-                0)
-                fail_msg("%s: row %u alone has other bits", what, r);
+        for (uint32_t generated = 0; generated < 2; generated++) {
+            c.generated = generated;
+            try_attention(&c, chosen, y, one);
         }
     }
 }
