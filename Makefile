@@ -117,6 +117,7 @@ include mk/bench.mk
 include mk/budget.mk
 include mk/conformance.mk
 include mk/simt.mk
+include mk/hip_nvidia.mk
 include mk/determinism.mk
 include mk/fault.mk
 include mk/stages.mk

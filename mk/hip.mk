@@ -31,29 +31,30 @@ HIP_HEADERS := $(wildcard backends/kernels/*.cuh backends/kernels/*.h) backends/
   common/dtype.h common/limits.h
 HIP_C_HEADERS := stdint.h stdbool.h stddef.h string.h
 hip_label = $(subst /,_,$(subst .,_,$(1)))
+# The texts of these sources $(1) and headers $(2), and what stands for the C library's $(3).
 define hip_texts
 .section .rodata
-$(foreach f,$(HIP_TEXTS),text_$(call hip_label,$(f)): .incbin "$(f)"
+$(foreach f,$(1) $(2),text_$(call hip_label,$(f)): .incbin "$(f)"
 .byte 0
 )
-$(foreach f,$(HIP_TEXT_SRC),name_$(call hip_label,$(f)): .asciz "$(basename $(notdir $(f)))"
+$(foreach f,$(1),name_$(call hip_label,$(f)): .asciz "$(basename $(notdir $(f)))"
 )
-$(foreach f,$(HIP_TEXT_HEADERS) $(HIP_TEXT_C_HEADERS),name_$(call hip_label,$(f)): .asciz "$(f)"
+$(foreach f,$(2) $(3),name_$(call hip_label,$(f)): .asciz "$(f)"
 )
 .balign 8
 .globl sl_hip_n_sources, sl_hip_n_headers
-sl_hip_n_sources: .quad $(words $(HIP_TEXT_SRC))
-sl_hip_n_headers: .quad $(words $(HIP_TEXT_HEADERS) $(HIP_TEXT_C_HEADERS))
+sl_hip_n_sources: .quad $(words $(1))
+sl_hip_n_headers: .quad $(words $(2) $(3))
 .section .data.rel.ro, "aw"
 .balign 8
 .globl sl_hip_sources, sl_hip_headers
 sl_hip_sources:
-$(foreach f,$(HIP_TEXT_SRC),.quad name_$(call hip_label,$(f)), text_$(call hip_label,$(f))
+$(foreach f,$(1),.quad name_$(call hip_label,$(f)), text_$(call hip_label,$(f))
 )
 sl_hip_headers:
-$(foreach f,$(HIP_TEXT_HEADERS),.quad name_$(call hip_label,$(f)), text_$(call hip_label,$(f))
+$(foreach f,$(2),.quad name_$(call hip_label,$(f)), text_$(call hip_label,$(f))
 )
-$(foreach f,$(HIP_TEXT_C_HEADERS),.quad name_$(call hip_label,$(f)), text_backends_kernels_hiprtc_h
+$(foreach f,$(3),.quad name_$(call hip_label,$(f)), text_backends_kernels_hiprtc_h
 )
 .section .note.GNU-stack, ""
 endef
@@ -62,7 +63,7 @@ HIP_TEXT_HEADERS := $(if $(HIP_BUNDLES),$(HIP_HEADERS))
 HIP_TEXT_C_HEADERS := $(if $(HIP_BUNDLES),$(HIP_C_HEADERS))
 HIP_TEXTS := $(HIP_TEXT_SRC) $(HIP_TEXT_HEADERS)
 HIP_SOURCES := $(B)/backends/hip/sources.S
-$(shell mkdir -p $(dir $(HIP_SOURCES)))$(file >$(HIP_SOURCES).new,$(hip_texts))$(shell cmp -s $(HIP_SOURCES).new $(HIP_SOURCES) || cp $(HIP_SOURCES).new $(HIP_SOURCES))
+$(shell mkdir -p $(dir $(HIP_SOURCES)))$(file >$(HIP_SOURCES).new,$(call hip_texts,$(HIP_TEXT_SRC),$(HIP_TEXT_HEADERS),$(HIP_TEXT_C_HEADERS)))$(shell cmp -s $(HIP_SOURCES).new $(HIP_SOURCES) || cp $(HIP_SOURCES).new $(HIP_SOURCES))
 $(B)/backends/hip/sources.o: $(HIP_SOURCES) $(HIP_TEXTS)
 	$(call say,as)
 	$(CC) -c -o $@ $<

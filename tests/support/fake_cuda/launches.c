@@ -25,11 +25,11 @@ void fake_forget_functions(void) {
 
 int cuModuleLoadData(struct CUmod_st **module, const void *image);
 int cuModuleLoadData(struct CUmod_st **module, const void *image) {
-    static const unsigned char magic[4] = {0x50, 0xed, 0x55, 0xba}; /* of a fatbin */
+    static const unsigned char fatbin[4] = {0x50, 0xed, 0x55, 0xba};
     ENTER_CONTEXT("cuModuleLoadData");
     if (fake.module_result)
         return fake.module_result;
-    if (memcmp(image, magic, sizeof magic) != 0)
+    if (memcmp(image, fatbin, sizeof fatbin) != 0 && memcmp(image, "\177ELF", 4) != 0)
         return SL_CU_INVALID_IMAGE;
     if (!(*module = calloc(1, sizeof **module)))
         abort();
