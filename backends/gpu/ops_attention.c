@@ -308,10 +308,9 @@ static enum sl_status attend_heads(struct sl_gpu *c, const struct heads *h) {
         return SL_OK;
     uint32_t group = a->n_heads / a->kv.n_kv_heads;
     uint32_t width = group < SL_ATTN_HEAD_BLOCK ? group : SL_ATTN_HEAD_BLOCK;
-    bool alone = h->chosen && h->block % SL_KV_PAGE_TOKENS; /* a tile has one row */
     k.row0 = a->n_decode;
     k.n_rows = a->n_tok - a->n_decode;
-    struct sl_dim3 grid = {sl_ceil_div(k.n_rows, alone ? 1 : SL_ATTN_TILE_PAIRS / width),
+    struct sl_dim3 grid = {sl_ceil_div(k.n_rows, h->chosen ? 1 : SL_ATTN_TILE_PAIRS / width),
                            a->kv.n_kv_heads * sl_ceil_div(group, width), 1};
     return SL_LAUNCH(c, sl_kernel_of(tile_family(h->chosen != NULL), (uint32_t) class), grid,
                      ((struct sl_dim3){128, 1, 1}), SL_ATTN_TILE_SMEM(64u << class), k);

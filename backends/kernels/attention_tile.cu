@@ -6,9 +6,8 @@
  * but for rounding; K and V are f16 as they are.
  *
  * Pages are aligned to position 0 and a page that a row does not see leaves its state untouched to
- * the bit, so a row's result does not depend on the others of its step. Over chosen blocks that are
- * whole pages, a tile goes through the pages that any of its rows sees, in ascending order; over
- * other blocks it has one row, whose positions count from 0. */
+ * the bit, so a row's result does not depend on the others of its step. Over chosen blocks a tile
+ * has one row, whose positions count from 0. */
 #include "backends/kernels/attention.cuh"
 
 #define WARPS   4
@@ -21,31 +20,8 @@ static_assert(PAIRS == WARPS * 16, "sixteen pairs a warp");
 /* The tile's rows of one sequence at a time. */
 struct part {
     uint32_t seq, lo, len; /* positions that any of the rows sees */
-    uint32_t sure; /* all of the tile's rows see what lies before; 0 with a window */
+    uint32_t sure;         /* all of the tile's rows see what lies before; 0 with a window */
 };
-
-/* The pages of the blocks that were chosen for a row, in ascending order. */
-struct walk {
-    const uint32_t *chosen; /* NULL: all */
-    uint32_t pages;         /* of a block */
-    uint32_t block;         /* the chosen one that the page is of, counted from 0 */
-    int page, last;         /* page: WALK_ENDED behind the last */
-};
-#define WALK_ENDED INT32_MAX
-
-__device__ __forceinline__ struct walk walk_begin(const struct sl_karg_attention &a, uint32_t row,
-                                                  uint32_t kv_head, uint32_t len) {
-    struct sl_attn_places<SL_SEES_BLOCKS> places(a, row, kv_head);
-    struct walk w = {places.chosen, a.block / PAGE, 0, 0, (int)((len - 1) / PAGE)};
-    w.page = w.chosen ? (int)(w.chosen[0] * w.pages) : 0;
-    return w;
-}
-__device__ __forceinline__ void walk_on(struct walk &w) {
-    if (w.page++ == w.last)
-        w.page = WALK_ENDED;
-    else if (w.chosen && (uint32_t)w.page % w.pages == 0)
-        w.page = (int)(w.chosen[++w.block] * w.pages);
-}
 
 template <int D, int SEES = SL_SEES_ALL>
 __device__ __forceinline__ void attention_tile(const struct sl_karg_attention &a) {
@@ -56,8 +32,6 @@ __device__ __forceinline__ void attention_tile(const struct sl_karg_attention &a
     __shared__ float q_factor[PAIRS];
     __shared__ uint32_t seq_of[PAIRS], len_of[PAIRS];
     __shared__ struct part now;
-    __shared__ int next_page[WARPS]; /* SL_SEES_BLOCKS: the least of each warp's walks */
-    __shared__ bool sees_page[PAIRS]; /* does a row? */
 
     uint32_t warp = threadIdx.x / SL_WARP, lane = threadIdx.x % SL_WARP, g = lane / 4,
              quad = lane % 4;
@@ -65,15 +39,13 @@ __device__ __forceinline__ void attention_tile(const struct sl_karg_attention &a
     uint32_t blocks = (group + width - 1) / width;
     uint32_t kv_head = blockIdx.y / blocks, in_group = blockIdx.y % blocks * width;
     uint32_t head0 = kv_head * group + in_group, n_heads = min(width, group - in_group);
-    bool walks = SEES == SL_SEES_BLOCKS && a.block % PAGE == 0;
-    uint32_t rows = SEES == SL_SEES_ALL || walks ? PAIRS / width : 1, row0 = blockIdx.x * rows;
+    uint32_t rows = SEES == SL_SEES_ALL ? PAIRS / width : 1, row0 = blockIdx.x * rows;
     uint32_t n_rows = min(rows, a.n_rows - row0);
     uint32_t dim_k = a.kv.dim_k, dim_v = a.kv.dim_v;
 
     for (uint32_t r = threadIdx.x; r < n_rows; r += THREADS) {
         seq_of[r] = a.row_seq[a.row0 + row0 + r];
-        len_of[r] = walks ? a.row_len[a.row0 + row0 + r]
-                          : sl_attn_row_range<false, SEES>(a, a.row0 + row0 + r).len;
+        len_of[r] = sl_attn_row_range<false, SEES>(a, a.row0 + row0 + r).len;
     }
     struct sl_attn_places<SEES> places(a, a.row0 + row0, kv_head); /* of the only row */
     /* Pair p is row p / width, head p % width. Each warp brings its own pairs' queries. */
@@ -137,7 +109,8 @@ __device__ __forceinline__ void attention_tile(const struct sl_karg_attention &a
                 s.len = max(s.len, len_of[r]);
                 s.sure = min(s.sure, len_of[r]);
             }
-            if (first || r < n_rows) /* rows of another sequence do not */
+            /* Rows of another sequence do not. A tile of one row has pairs of none besides. */
+            if (SEES != SL_SEES_ALL || first || r < n_rows)
                 s.sure = 0;
             now = s;
         }
@@ -151,26 +124,7 @@ __device__ __forceinline__ void attention_tile(const struct sl_karg_attention &a
         for (int i = 0; i < 2; i++)
             mine[i] = my_seq[i] == s.seq && pair[i] / width >= first && pair[i] / width < next;
         const uint32_t *pages = a.page_table + (size_t)s.seq * a.max_pages;
-        struct walk mine_at = {};
-        if constexpr (SEES == SL_SEES_BLOCKS) {
-            mine_at.page = WALK_ENDED;
-            if (walks && threadIdx.x >= first && threadIdx.x < next)
-                mine_at = walk_begin(a, a.row0 + row0 + threadIdx.x, kv_head, len_of[threadIdx.x]);
-        }
-        /* The condition is this one for the sake of registers: four blocks of heads of 64. */
-        for (uint32_t page = s.lo / PAGE; SEES == SL_SEES_BLOCKS || page * PAGE < s.len; page++) {
-            if (walks) { /* one thread has the walk of each row */
-                int least = -sl_warp_max_int(-mine_at.page);
-                if (lane == 0)
-                    next_page[warp] = least;
-                __syncthreads();
-#pragma unroll
-                for (int i = 0; i < WARPS; i++)
-                    least = min(least, next_page[i]);
-                page = (uint32_t)least;
-            }
-            if (SEES == SL_SEES_BLOCKS && page >= (s.len + PAGE - 1) / PAGE)
-                break;
+        for (uint32_t page = s.lo / PAGE; page * PAGE < s.len; page++) {
             const uint8_t *k = (const uint8_t *)a.kv.k + pages[page] * a.kv.k_page_bytes +
                                (size_t)kv_head * PAGE * dim_k * 2;
             const uint8_t *v = (const uint8_t *)a.kv.v + pages[page] * a.kv.v_page_bytes +
@@ -178,46 +132,31 @@ __device__ __forceinline__ void attention_tile(const struct sl_karg_attention &a
             uint32_t n_valid = min((uint32_t)PAGE, s.len - page * PAGE);
             /* Position j of the page: of K, of V. */
             auto k_at = [&](uint32_t j) {
-                if (SEES == SL_SEES_ALL || walks)
+                if (SEES == SL_SEES_ALL)
                     return k + (size_t)j * dim_k * 2;
                 uint32_t pos = places.at(page * PAGE + min(j, n_valid - 1));
                 return (const uint8_t *)a.kv.k + pages[pos / PAGE] * a.kv.k_page_bytes +
                        ((size_t)kv_head * PAGE + pos % PAGE) * dim_k * 2;
             };
             auto v_at = [&](uint32_t j) {
-                if (SEES == SL_SEES_ALL || walks)
+                if (SEES == SL_SEES_ALL)
                     return v + (size_t)j * dim_v * 2;
                 uint32_t pos = places.at(page * PAGE + min(j, n_valid - 1));
                 return (const uint8_t *)a.kv.v + pages[pos / PAGE] * a.kv.v_page_bytes +
                        ((size_t)kv_head * PAGE + pos % PAGE) * dim_v * 2;
             };
-            if (!walks)
-                __syncthreads();
+            __syncthreads();
             for (uint32_t i = threadIdx.x; i < PAGE * (D / 8); i += THREADS) {
                 uint32_t j = i / (D / 8), at = i % (D / 8) * 8;
                 sl_copy16(ks + j * STRIDE + at, k_at(j) + at * 2, j < n_valid && at < dim_k);
                 sl_copy16(vs + j * STRIDE + at, v_at(j) + at * 2, j < n_valid && at < dim_v);
             }
-            bool unsure = page * PAGE + PAGE > s.sure;
-            if (walks) {
-                bool whole = true;
-                if (threadIdx.x < n_rows) {
-                    bool on = mine_at.page == (int)page;
-                    whole = on && page * PAGE + PAGE <= len_of[threadIdx.x];
-                    sees_page[threadIdx.x] = on;
-                    if (on)
-                        walk_on(mine_at);
-                }
-                sl_copy_wait();
-                unsure = __syncthreads_or(!whole);
-            } else {
-                sl_copy_wait();
-                __syncthreads();
-            }
+            sl_copy_wait();
+            __syncthreads();
             /* Probability zero times an infinity is NaN: where some row must not see a position
              * that another does, values that are no numbers are set aside. */
             uint32_t odd = 0;
-            if (unsure) {
+            if (page * PAGE + PAGE > s.sure) {
                 for (uint32_t i = threadIdx.x; i < PAGE * (D / 2); i += THREADS) {
                     uint32_t j = i / (D / 2), at = i % (D / 2);
                     uint32_t *pair_of = (uint32_t *)(vs + j * STRIDE) + at, w = *pair_of;
@@ -230,12 +169,10 @@ __device__ __forceinline__ void attention_tile(const struct sl_karg_attention &a
                 }
                 odd = (uint32_t)__syncthreads_or((int)odd);
             }
-            bool sees = false, on[2];
+            bool sees = false;
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
-                on[i] = mine[i] && (!walks || sees_page[pair[i] / width]);
-                sees |= on[i] && page * PAGE < my_len[i] && page * PAGE + PAGE > my_lo[i];
-            }
+            for (int i = 0; i < 2; i++)
+                sees |= mine[i] && page * PAGE < my_len[i] && page * PAGE + PAGE > my_lo[i];
             if (!sl_warp_any(sees))
                 continue;
 
@@ -268,7 +205,7 @@ __device__ __forceinline__ void attention_tile(const struct sl_karg_attention &a
 #pragma unroll
                     for (int c = 0; c < 2; c++) {
                         uint32_t pos = page * PAGE + (uint32_t)n * 8 + quad * 2 + (uint32_t)c;
-                        bool seen = on[i] && pos >= my_lo[i] && pos < my_len[i];
+                        bool seen = mine[i] && pos >= my_lo[i] && pos < my_len[i];
                         float &x = sc[n][2 * i + c];
                         x = seen ? x * factor[i] : -INFINITY;
                         top = fmaxf(top, x);
@@ -319,7 +256,7 @@ __device__ __forceinline__ void attention_tile(const struct sl_karg_attention &a
 #pragma unroll
                     for (int i = 0; i < 4; i++) {
                         uint32_t at = (uint32_t)n * 8 + quad * 2 + (uint32_t)(i & 1);
-                        bool seen = on[i / 2] && pos >= my_lo[i / 2] && pos < my_len[i / 2];
+                        bool seen = mine[i / 2] && pos >= my_lo[i / 2] && pos < my_len[i / 2];
                         float x = seen && at < dim_v ? __half2float(row[at]) : 0.0f;
                         if (!(fabsf(x) < INFINITY))
                             o[n][i] += x;
