@@ -15,12 +15,15 @@
 /* table[i] of 32 words i below n, a power of two from 64 to 1024. */
 SL_INLINE v codes_at(const uint16_t *table, const int n, v i) {
     v part[16];
-    _Pragma("GCC unroll 16") for (int k = 0; k < n / 64; k++) part[k] =
-        _mm512_permutex2var_epi16(v_load(table + 64 * k), i, v_load(table + 64 * k + 32));
-    _Pragma("GCC unroll 4") for (int bit = 6, m = n / 64; m > 1; bit++, m /= 2) {
+    SL_UNROLL
+    for (int k = 0; k < n / 64; k++)
+        part[k] = _mm512_permutex2var_epi16(v_load(table + 64 * k), i, v_load(table + 64 * k + 32));
+    SL_UNROLL
+    for (int bit = 6, m = n / 64; m > 1; bit++, m /= 2) {
         const __mmask32 odd = _mm512_test_epi16_mask(i, v_set16(1 << bit));
-        _Pragma("GCC unroll 8") for (int k = 0; k < m / 2; k++) part[k] =
-            _mm512_mask_mov_epi16(part[2 * k], odd, part[2 * k + 1]);
+        SL_UNROLL
+        for (int k = 0; k < m / 2; k++)
+            part[k] = _mm512_mask_mov_epi16(part[2 * k], odd, part[2 * k + 1]);
     }
     return part[0];
 }

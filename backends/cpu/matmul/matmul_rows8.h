@@ -11,15 +11,6 @@
 
 #if defined(__AVX2__) && !defined(__AVX512BW__)
 
-/* Before a loop over registers: they are ones only once it is unrolled. */
-#if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SL_UNROLL
-#elif defined(__clang__)
-#define SL_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define SL_UNROLL _Pragma("GCC unroll 8")
-#endif
-
 /* Lets the compiler neither regroup sums, which would keep all products of a block at a time, nor
  * take a stored value's parts from registers where a load spreads one for nothing. */
 #define SL_AS_IT_IS(a)  __asm__("" : "+x"(a))

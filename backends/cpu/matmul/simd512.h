@@ -22,6 +22,15 @@
 #define SL_NO_UNROLL _Pragma("GCC unroll 1")
 #endif
 
+/* Before a loop over registers: they are ones only once it is unrolled. */
+#if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SL_UNROLL
+#elif defined(__clang__)
+#define SL_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define SL_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 #define SL_INLINE static inline __attribute__((always_inline))
 
 /* 2^(e - 128) of 0 <= e < 256. */
