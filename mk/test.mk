@@ -7,6 +7,12 @@ QUICK = SLUICE_TEST_QUICK_DIR=$$(scripts/quick_dir.sh)
 TAP_SIDE = $(TAP) --jobs 2
 SUBMAKE = $(MAKE) --no-print-directory
 
+# Intel's Level Zero driver, which comes with ocloc, opens a library in a way that sanitizers end a program for. Tests
+# that need a driver name theirs.
+ifneq ($(filter asan tsan,$(MODE)),)
+export ZE_ENABLE_ALT_DRIVERS ?= none
+endif
+
 # Chat templates against Python's Jinja2. The oracle is Debian's python3-jinja2, so Debian's python3.
 RENDER := $(B)/tests/templates/render
 TEMPLATES ?= ../shared/testdata/templates
