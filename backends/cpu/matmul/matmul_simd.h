@@ -21,10 +21,9 @@ SL_INLINE void store_rows(float *out, uint32_t o, uint32_t n_rows, vf a) {
         vf_store_n(out + o, n_rows - o, a);
 }
 
-/* Prefetches `bytes` from p on, and returns where to go on. Kernels fetch so what lies behind the
- * rows at hand, in the order of addresses, as many bytes a step as the step reads: hardware
- * prefetchers lose the rows' streams of a hundred bytes each. Into the second-level cache, for a
- * core waits for few lines of its first at once. */
+/* Prefetches `bytes` at p and returns the address after them. Each step of a kernel prefetches as
+ * many bytes as it reads, from the rows that come next and in address order: hardware prefetchers
+ * lose track of 16 short streams. Into L2, since a core has few miss buffers for L1. */
 SL_INLINE const uint8_t *prefetch_on(const uint8_t *p, uint32_t bytes) {
     for (uint32_t i = 0; i < bytes; i += 64)
         _mm_prefetch((const char *)p + i, _MM_HINT_T1);
