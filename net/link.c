@@ -53,6 +53,9 @@ struct sl_link {
     bool has_rest;  /* the thread writes as soon as the socket takes more */
     uint32_t armed; /* what it waits for on the socket */
 
+    /* Of who attends: how long the last two waits for a frame of the owner's took. */
+    uint64_t waits_ns[2];
+
     pthread_mutex_t receive_lock; /* recursive: the owner may ask for more room in its calls */
     /* Under it: whoever receives. */
     uint8_t *payload; /* [max_payload] */
@@ -408,15 +411,52 @@ static void end_attending(struct sl_link *l) {
         poke(l);
 }
 
-/* Until something comes, it is nudged, or until_ns. */
-static void wait_to_receive(struct sl_link *l, uint64_t until_ns) {
-    struct pollfd fds[] = {{sl_transport_fd(l->transport), POLLIN, 0}, {l->nudge, POLLIN, 0}};
+/* Waits that resemble one another, as those for another machine's part of a token do, end when they
+ * are due: who attends polls from a little before that until a little after, and sleeps before and
+ * behind. Waking up takes as long as the rest of a hand-over. */
+#define MOST_EARLY_NS 250000u
+#define MOST_LATE_NS  500000u
+struct due {
+    uint64_t from_ns, to_ns; /* equal: nobody knows */
+};
+
+static struct due next_due(const struct sl_link *l, uint64_t began_ns) {
+    uint64_t a = l->waits_ns[0], b = l->waits_ns[1];
+    uint64_t less = a < b ? a : b, more = a < b ? b : a;
+    if (more - less > less / 4)
+        return (struct due){began_ns, began_ns};
+    uint64_t early = less / 8 < MOST_EARLY_NS ? less / 8 : MOST_EARLY_NS;
+    uint64_t late = less / 4 < MOST_LATE_NS ? less / 4 : MOST_LATE_NS;
+    return (struct due){began_ns + less - early, began_ns + more + late};
+}
+
+/* Sleeps until something comes, it is nudged, or until_ns. */
+static bool sleep_to_receive(struct pollfd fds[2], uint64_t until_ns) {
     uint64_t now = sl_now_ns(), left = until_ns > now ? until_ns - now : 0;
     const struct timespec most = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+    return ppoll(fds, 2, until_ns == UINT64_MAX ? NULL : &most, NULL) > 0;
+}
+
+/* Until something comes, it is nudged, or until_ns. */
+static void wait_to_receive(struct sl_link *l, const struct due *due, uint64_t until_ns) {
+    struct pollfd fds[] = {{sl_transport_fd(l->transport), POLLIN, 0}, {l->nudge, POLLIN, 0}};
     if (sl_transport_has_more(l->transport)) /* behind new keys, which are no bytes to receive */
         return;
-    if (ppoll(fds, 2, until_ns == UINT64_MAX ? NULL : &most, NULL) > 0 && fds[1].revents)
+    uint64_t from_ns = due->from_ns < until_ns ? due->from_ns : until_ns;
+    uint64_t to_ns = due->to_ns < until_ns ? due->to_ns : until_ns;
+    bool came = sl_now_ns() < from_ns && sleep_to_receive(fds, from_ns);
+    while (!came && sl_now_ns() < to_ns) {
+        came = poll(fds, 2, 0) > 0;
+        if (!came)
+            sl_cpu_relax();
+    }
+    if ((came || sleep_to_receive(fds, until_ns)) && fds[1].revents)
         drain(l->nudge);
+}
+
+static void has_waited(struct sl_link *l, uint64_t took_ns) {
+    l->waits_ns[0] = l->waits_ns[1];
+    l->waits_ns[1] = took_ns;
 }
 
 bool sl_link_attend(struct sl_link *l, bool (*ready)(void *what), void *what, uint64_t until_ns) {
@@ -424,13 +464,17 @@ bool sl_link_attend(struct sl_link *l, bool (*ready)(void *what), void *what, ui
     enum sl_status status = SL_OK;
     if (!begin_attending(l))
         return false;
+    const uint64_t began_ns = sl_now_ns();
+    const struct due due = next_due(l, began_ns);
     for (bool over = ready && ready(what); !over;) {
         status = receive_some(l, &over, &why);
         if (status != SL_OK && status != SL_AGAIN)
             break;
+        if (over)
+            has_waited(l, sl_now_ns() - began_ns);
         over = over || sl_now_ns() >= until_ns || atomic_exchange(&l->nudged, false);
         if (status == SL_AGAIN && !over)
-            wait_to_receive(l, until_ns);
+            wait_to_receive(l, &due, until_ns);
     }
     end_attending(l);
     if (status == SL_OK || status == SL_AGAIN)

@@ -327,6 +327,52 @@ static void who_attends_may_leave(void **state) {
     room_release(&r);
 }
 
+static void after_ns(uint64_t from_ns, uint64_t ns) {
+    uint64_t until_ns = from_ns + ns, now = sl_now_ns();
+    if (now < until_ns)
+        usleep((useconds_t)((until_ns - now) / 1000));
+}
+
+/* Sends at a beat, and now and then much later, or not at all. */
+static void *send_at_a_beat(void *arg) {
+    struct room *r = arg;
+    for (uint32_t i = 0; i < 60; i++) {
+        after_ns(sl_now_ns(), i % 20 == 19 ? 12000000 : 2000000);
+        assert_int_equal(send_one(r->near.link, i, 8192), SL_OK);
+    }
+    return NULL;
+}
+
+/* Waits that resemble one another are polled when they are due: frames come then, before and
+ * behind, and who attends leaves in time, or when nudged, wherever he is. */
+static void who_attends_polls_when_it_is_due(void **state) {
+    (void)state;
+    struct room r;
+    struct waiter w = {&r, 0};
+    pthread_t sender;
+    room_init_quiet(&r, true, true);
+    room_join(&r);
+    assert_int_equal(pthread_create(&sender, NULL, send_at_a_beat, &r), 0);
+    for (w.want = 1; w.want <= 60; w.want++)
+        while (!has_come(&w))
+            assert_true(sl_link_attend(r.far.link, has_come, &w, sl_now_ns() + LONG_NS));
+    pthread_join(sender, NULL);
+    assert_int_equal(r.far.n_frames, 60);
+    /* The last waits were of 2 ms, but for one. */
+    for (uint64_t ns = 500000; ns < 5000000; ns += 250000) {
+        uint64_t start = sl_now_ns();
+        assert_true(sl_link_attend(r.far.link, NULL, NULL, start + ns));
+        assert_true(sl_now_ns() >= start + ns);
+        struct attendant a;
+        attendant_init(&a, r.far.link, true);
+        wait_until_attended(r.far.link);
+        after_ns(sl_now_ns(), ns);
+        attendant_release(&a);
+    }
+    assert_int_equal(r.far.n_frames, 60);
+    room_release(&r);
+}
+
 /* Frames of all sizes, both ways, keep their order while threads come and leave at both ends. */
 static void frames_keep_their_order(void **state) {
     (void)state;
@@ -454,6 +500,7 @@ int main(void) {
         cmocka_unit_test(the_rest_is_received),
         cmocka_unit_test(the_rest_is_sent),
         cmocka_unit_test(who_attends_may_leave),
+        cmocka_unit_test(who_attends_polls_when_it_is_due),
         cmocka_unit_test(frames_keep_their_order),
         cmocka_unit_test(who_attends_sees_the_end),
         cmocka_unit_test(who_attends_may_leave_a_flood),
