@@ -325,13 +325,31 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
     return sl_exchange_state(ex) == SL_EXCHANGE_RECEIVING ? dispatch(ex) : advance(ex);
 }
 
+/* Of a request that did not end with its answer's last byte. */
+static const char *ended_by(enum MHD_RequestTerminationCode why) {
+    switch (why) {
+    case MHD_REQUEST_TERMINATED_TIMEOUT_REACHED:
+        return "a time-out";
+    case MHD_REQUEST_TERMINATED_DAEMON_SHUTDOWN:
+        return "the server's end";
+    case MHD_REQUEST_TERMINATED_READ_ERROR:
+        return "a failed read";
+    case MHD_REQUEST_TERMINATED_CLIENT_ABORT:
+        return "its client";
+    default:
+        return "the server";
+    }
+}
+
 static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
                          enum MHD_RequestTerminationCode why) {
     (void)cls;
     (void)conn;
-    (void)why;
     struct sl_exchange *ex = *con_cls;
     *con_cls = NULL;
+    if (ex && why != MHD_REQUEST_TERMINATED_COMPLETED_OK)
+        sl_debug("http: a request that was %s is ended by %s",
+                 sl_exchange_state_name(sl_exchange_state(ex)), ended_by(why));
     if (ex)
         sl_exchange_complete(ex);
 }

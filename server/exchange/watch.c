@@ -127,10 +127,13 @@ static void tick(struct sl_server *s, struct watch_set *w) {
         w->n = 0;
     for (uint32_t i = 0; i < w->n; i++) {
         bool hung_up = w->fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL);
-        if (w->who[i].link)
+        if (w->who[i].link) {
             check_hang_up(w->who[i].link, hung_up);
-        else if (hung_up)
+        } else if (hung_up) {
+            sl_debug("http: the client of a request has hung up (0x%x)",
+                     (unsigned)w->fds[i].revents);
             sl_exchange_abandon(w->who[i].ex);
+        }
     }
     pthread_mutex_unlock(&s->list_lock);
 }
