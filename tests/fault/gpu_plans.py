@@ -42,6 +42,7 @@ class Tests:
         self.env = dict(os.environ, LD_LIBRARY_PATH=folder + (":" + path if path else ""), FAKE_CUDA_DEVICES="4",
                         VK_DRIVER_FILES="/nonexistent", VK_ICD_FILENAMES="/nonexistent")
         self.n = self.failed = 0
+        self.unanswered = []  # requests of the last server, and what became of them
 
     def memory(self, mib):
         """Of each GPU, from now on."""
@@ -104,8 +105,8 @@ class Tests:
             r = c.getresponse()
             if r.status == 200 and json.loads(r.read())["usage"]["completion_tokens"] > 0:
                 ended.append(i)
-        except OSError:  # the log says why
-            pass
+        except OSError as e:  # the log says more
+            self.unanswered.append((i, repr(e)))
 
     def in_tiers(self, devices):
         """Options with little more than the least memory on each of the devices."""
@@ -115,7 +116,8 @@ class Tests:
 
     def serves(self, name, options, n=12):
         """So many requests at once, more than run at once; then it ends as asked."""
-        argv = [self.sluice, "serve", "-m", self.model, "--heat-file", "off", "-c", "512", "--port", "0"] + options
+        self.unanswered = []
+        argv = [self.sluice, "serve", "-m", self.model, "--heat-file", "off", "-c", "512", "--port", "0", "--log-level", "debug"] + options
         with tempfile.TemporaryFile("a+") as log:
             child = subprocess.Popen(argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
             said, ended, end = "", [], time.monotonic() + 60
@@ -136,8 +138,9 @@ class Tests:
                 child.kill()
                 code = child.wait()
             said = os.pread(log.fileno(), 1 << 24, 0).decode(errors="replace")
+        of_requests = "".join(line for line in said.splitlines(True) if re.search("http|POST|" + TROUBLE, line))
         self.check(name, code == 0 and len(ended) == n and not re.search(TROUBLE, said),
-                   f"{code}, {len(ended)} of {n} answers: {said[-1500:]}")
+                   f"{code}, {len(ended)} of {n} answers, {self.unanswered}: {of_requests[-1200:]}")
         self.shows(name, seen, said)
 
     def logs(self, name, options, heat, layers):
