@@ -111,7 +111,7 @@ simt64-conformance: $(SIMT_CONF) $(SIMT_HIP_DRIVER) $(SIMT_TEST)
 	$(TAP) "tests/simt/ran.py $(SIMT_HIP)/libsimt.so $(SIMT_HIP)/ran"
 
 # The part of it that `make test` has, whose conformance programs hold the CPU's kernels to the definition.
-SIMT_QUICK = $(SIMT_TEST) $(patsubst %,"$(SIMT_ENV) $(B)/simt/test_% --backend cuda --reference fast",elementwise kv norm rope rows scale streams index router \
+SIMT_QUICK = $(SIMT_TEST) $(patsubst %,"$(SIMT_ENV) $(B)/simt/test_% --backend cuda --reference fast",elementwise kv norm rope rows scale streams index blocks router \
   send recurrent latent matmul) "$(SIMT_ENV) $(B)/simt/test_moe --backend cuda --reference fast --test listed" \
   "$(SIMT_ENV) $(B)/simt/test_attention --backend cuda --reference fast --test values" \
   $(patsubst %,"$(SIMT_HIP_ENV) $(B)/simt/test_% --backend hip --reference fast",elementwise router recurrent send) \
