@@ -791,20 +791,31 @@ enum sl_status sl_op_hadamard(struct sl_device *d, const struct sl_op_hadamard *
     return submit_hadamard(d, a);
 }
 
+/* Scores of a row's positions. */
+static enum sl_status check_scores(const struct sl_device *d, const char *op, uint32_t max_pages) {
+    if ((uint64_t)max_pages * SL_KV_PAGE_TOKENS > d->limits.max_scores)
+        return INVALID("%s: %u pages of %u positions; the device was configured for %u positions",
+                       op, max_pages, SL_KV_PAGE_TOKENS, d->limits.max_scores);
+    return SL_OK;
+}
+
+/* n_tok is not 0, and the keys are sound. */
+static enum sl_status check_choice(const struct sl_device *d, const char *op,
+                                   const struct sl_op_index_choose *a) {
+    if (!a->q || !a->w || !a->chosen || !a->page_table || !a->row_seq || !a->row_len ||
+        !a->max_pages || !a->n_top)
+        return INVALID("%s: a NULL or empty argument", op);
+    SL_TRY(check_latent_heads(d, op, &a->keys, a->n_heads));
+    SL_TRY(check_scores(d, op, a->max_pages));
+    return check_lengths(d, op, a->row_len, a->n_tok, a->max_pages);
+}
+
 enum sl_status sl_op_index_choose(struct sl_device *d, const struct sl_op_index_choose *a) {
     SL_TRY(check_rows(d, "index_choose", a->n_tok, a->n_decode));
     SL_TRY(check_latents(d, "index_choose", &a->keys));
     if (!a->n_tok)
         return SL_OK;
-    if (!a->q || !a->w || !a->chosen || !a->page_table || !a->row_seq || !a->row_len ||
-        !a->max_pages || !a->n_top)
-        return INVALID("index_choose: a NULL or empty argument");
-    SL_TRY(check_latent_heads(d, "index_choose", &a->keys, a->n_heads));
-    if ((uint64_t)a->max_pages * SL_KV_PAGE_TOKENS > d->limits.max_scores)
-        return INVALID("index_choose: %u pages of %u positions; the device was configured for %u "
-                       "positions",
-                       a->max_pages, SL_KV_PAGE_TOKENS, d->limits.max_scores);
-    SL_TRY(check_lengths(d, "index_choose", a->row_len, a->n_tok, a->max_pages));
+    SL_TRY(check_choice(d, "index_choose", a));
     return submit_index_choose(d, a);
 }
 
@@ -843,10 +854,7 @@ enum sl_status sl_op_block_choose(struct sl_device *d, const struct sl_op_block_
         return INVALID("block_choose: %u blocks of %u, of them %u near", a->n_top, a->block,
                        a->n_local);
     SL_TRY(check_latent_heads(d, "block_choose", &a->keys, a->n_heads));
-    if ((uint64_t)a->max_pages * SL_KV_PAGE_TOKENS > d->limits.max_scores)
-        return INVALID("block_choose: %u pages of %u positions; the device was configured for %u "
-                       "positions",
-                       a->max_pages, SL_KV_PAGE_TOKENS, d->limits.max_scores);
+    SL_TRY(check_scores(d, "block_choose", a->max_pages));
     SL_TRY(check_lengths(d, "block_choose", a->row_len, a->n_tok, a->max_pages));
     return submit_block_choose(d, a);
 }
@@ -918,19 +926,11 @@ enum sl_status sl_op_compress(struct sl_device *d, const struct sl_op_compress *
 
 enum sl_status sl_op_compressed_choose(struct sl_device *d,
                                        const struct sl_op_compressed_choose *a) {
-    SL_TRY(check_rows(d, "compressed_choose", a->n_tok, a->n_decode));
-    SL_TRY(check_compressed(d, "compressed_choose", &a->keys, a->ratio));
-    if (!a->n_tok)
+    SL_TRY(check_rows(d, "compressed_choose", a->choice.n_tok, a->choice.n_decode));
+    SL_TRY(check_compressed(d, "compressed_choose", &a->choice.keys, a->ratio));
+    if (!a->choice.n_tok)
         return SL_OK;
-    if (!a->q || !a->w || !a->chosen || !a->page_table || !a->row_seq || !a->row_len ||
-        !a->max_pages || !a->n_top)
-        return INVALID("compressed_choose: a NULL or empty argument");
-    SL_TRY(check_latent_heads(d, "compressed_choose", &a->keys, a->n_heads));
-    if ((uint64_t)a->max_pages * SL_KV_PAGE_TOKENS > d->limits.max_scores)
-        return INVALID("compressed_choose: %u pages of %u positions; the device was configured for "
-                       "%u positions",
-                       a->max_pages, SL_KV_PAGE_TOKENS, d->limits.max_scores);
-    SL_TRY(check_lengths(d, "compressed_choose", a->row_len, a->n_tok, a->max_pages));
+    SL_TRY(check_choice(d, "compressed_choose", &a->choice));
     return submit_compressed_choose(d, a);
 }
 

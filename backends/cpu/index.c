@@ -221,19 +221,7 @@ enum sl_status sl_cpu_index_choose(struct sl_device *d, const struct sl_op_index
 
 enum sl_status sl_cpu_compressed_choose(struct sl_device *d,
                                         const struct sl_op_compressed_choose *a) {
-    const struct sl_op_index_choose op = {.keys = a->keys,
-                                          .q = a->q,
-                                          .w = a->w,
-                                          .chosen = a->chosen,
-                                          .page_table = a->page_table,
-                                          .row_seq = a->row_seq,
-                                          .row_len = a->row_len,
-                                          .n_tok = a->n_tok,
-                                          .n_decode = a->n_decode,
-                                          .n_heads = a->n_heads,
-                                          .max_pages = a->max_pages,
-                                          .n_top = a->n_top};
-    return run_choice((struct sl_cpu *)d, &op, a->ratio);
+    return run_choice((struct sl_cpu *)d, &a->choice, a->ratio);
 }
 
 /* ---- blocks ---- */

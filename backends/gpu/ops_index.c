@@ -38,67 +38,52 @@ static enum sl_status too_long(const char *op, uint32_t dim) {
     return SL_ERR_UNSUPPORTED;
 }
 
-/* k: of n_tok rows, without what is decided here; scores: by which kernels. */
-static enum sl_status choose(struct sl_gpu *c, struct sl_karg_index *k,
-                             enum sl_kernel_family scores, uint32_t n_tok) {
+/* Among rows of keys for `ratio` positions each; scores: by which kernels. */
+static enum sl_status choose(struct sl_gpu *c, const char *op, const struct sl_op_index_choose *a,
+                             uint32_t ratio, enum sl_kernel_family scores) {
     uint32_t n_pages =
-        sl_ceil_div((uint64_t)k->max_pages * SL_KV_PAGE_TOKENS / k->of.ratio, SL_KV_PAGE_TOKENS);
+        sl_ceil_div((uint64_t)a->max_pages * SL_KV_PAGE_TOKENS / ratio, SL_KV_PAGE_TOKENS);
     n_pages = n_pages ? n_pages : 1; /* blocks longer than all of it */
-    k->scores = c->scratch;
-    k->stride = n_pages * SL_KV_PAGE_TOKENS;
-    k->pages_per_block = n_tok <= FEW_ROWS ? 1 : PAGES_OF_MANY;
-    uint32_t wave = wave_rows(c, n_tok, (uint64_t)k->stride * sizeof *k->scores);
-    for (uint32_t n; k->row0 < n_tok; k->row0 += n) {
-        n = n_tok - k->row0 < wave ? n_tok - k->row0 : wave;
-        if (k->stride > k->n_top) /* else every row sees all of its positions */
-            SL_TRY(SL_LAUNCH(c, sl_kernel_of(scores, sl_gpu_key_class(k->dim)),
-                             ((struct sl_dim3){sl_ceil_div(n_pages, k->pages_per_block), n, 1}),
-                             ((struct sl_dim3){SL_INDEX_SCORE_THREADS, 1, 1}), 0, *k));
+    struct sl_karg_index k = {.keys = a->keys.rows,
+                              .page_bytes = a->keys.page_bytes,
+                              .q = a->q,
+                              .w = a->w,
+                              .scores = c->scratch,
+                              .chosen = a->chosen,
+                              .page_table = a->page_table,
+                              .row_seq = a->row_seq,
+                              .row_len = a->row_len,
+                              .stride = n_pages * SL_KV_PAGE_TOKENS,
+                              .n_heads = a->n_heads,
+                              .dim = a->keys.n_latent,
+                              .max_pages = a->max_pages,
+                              .n_top = a->n_top,
+                              .pages_per_block = a->n_tok <= FEW_ROWS ? 1 : PAGES_OF_MANY,
+                              .q8 = a->keys.dtype == SL_DTYPE_Q8_0,
+                              .of = sl_gpu_block_rows(ratio)};
+    if (k.dim > SL_INDEX_MAX_DIM)
+        return too_long(op, k.dim);
+    uint32_t wave = wave_rows(c, a->n_tok, (uint64_t)k.stride * sizeof *k.scores);
+    for (uint32_t n; k.row0 < a->n_tok; k.row0 += n) {
+        n = a->n_tok - k.row0 < wave ? a->n_tok - k.row0 : wave;
+        if (k.stride > k.n_top) /* else every row sees all of its positions */
+            SL_TRY(SL_LAUNCH(c, sl_kernel_of(scores, sl_gpu_key_class(k.dim)),
+                             ((struct sl_dim3){sl_ceil_div(n_pages, k.pages_per_block), n, 1}),
+                             ((struct sl_dim3){SL_INDEX_SCORE_THREADS, 1, 1}), 0, k));
         SL_TRY(SL_LAUNCH(c, SL_KERNEL_index_choose, ((struct sl_dim3){n, 1, 1}),
-                         ((struct sl_dim3){SL_INDEX_CHOOSE_THREADS, 1, 1}), 0, *k));
+                         ((struct sl_dim3){SL_INDEX_CHOOSE_THREADS, 1, 1}), 0, k));
     }
     return SL_OK;
 }
 
 enum sl_status sl_gpu_index_choose(struct sl_device *d, const struct sl_op_index_choose *a) {
-    struct sl_karg_index k = {.keys = a->keys.rows,
-                              .page_bytes = a->keys.page_bytes,
-                              .q = a->q,
-                              .w = a->w,
-                              .chosen = a->chosen,
-                              .page_table = a->page_table,
-                              .row_seq = a->row_seq,
-                              .row_len = a->row_len,
-                              .n_heads = a->n_heads,
-                              .dim = a->keys.n_latent,
-                              .max_pages = a->max_pages,
-                              .n_top = a->n_top,
-                              .q8 = a->keys.dtype == SL_DTYPE_Q8_0,
-                              .of = sl_gpu_block_rows(1)};
-    if (k.dim > SL_INDEX_MAX_DIM)
-        return too_long("index_choose", k.dim);
-    return choose((struct sl_gpu *)d, &k, SL_FAMILY_index_score, a->n_tok);
+    return choose((struct sl_gpu *)d, "index_choose", a, 1, SL_FAMILY_index_score);
 }
 
 enum sl_status sl_gpu_compressed_choose(struct sl_device *d,
                                         const struct sl_op_compressed_choose *a) {
-    struct sl_karg_index k = {.keys = a->keys.rows,
-                              .page_bytes = a->keys.page_bytes,
-                              .q = a->q,
-                              .w = a->w,
-                              .chosen = a->chosen,
-                              .page_table = a->page_table,
-                              .row_seq = a->row_seq,
-                              .row_len = a->row_len,
-                              .n_heads = a->n_heads,
-                              .dim = a->keys.n_latent,
-                              .max_pages = a->max_pages,
-                              .n_top = a->n_top,
-                              .q8 = a->keys.dtype == SL_DTYPE_Q8_0,
-                              .of = sl_gpu_block_rows(a->ratio)};
-    if (k.dim > SL_INDEX_MAX_DIM)
-        return too_long("compressed_choose", k.dim);
-    return choose((struct sl_gpu *)d, &k, SL_FAMILY_index_compressed, a->n_tok);
+    return choose((struct sl_gpu *)d, "compressed_choose", &a->choice, a->ratio,
+                  SL_FAMILY_index_compressed);
 }
 
 /* Heads [k->head0, k->head0 + k->some_heads), so many rows at once as the scratch has room for. */

@@ -3,6 +3,7 @@
 #ifndef SL_BACKENDS_OPS_COMPRESS_H
 #define SL_BACKENDS_OPS_COMPRESS_H
 
+#include "backends/ops/index.h"
 #include "backends/ops/kv.h"
 
 #include <stdbool.h>
@@ -49,13 +50,10 @@ struct sl_op_compress {
 };
 
 /* sl_op_index_choose among complete blocks of positions: b < row_len[t] / ratio, whose keys have
- * one row a block, as sl_op_compress leaves them. chosen [n_tok, n_top], blocks. */
+ * one row a block, as sl_op_compress leaves them. choice.chosen [n_tok, n_top], blocks. */
 struct sl_op_compressed_choose {
-    struct sl_latent_view keys;
-    const float *q, *w;
-    uint32_t *chosen;
-    const uint32_t *page_table, *row_seq, *row_len;
-    uint32_t n_tok, n_decode, n_heads, max_pages, n_top, ratio;
+    struct sl_op_index_choose choice;
+    uint32_t ratio;
 };
 
 /* Attention over the rows of complete blocks, then those of a window of positions: row t over

@@ -175,8 +175,9 @@ static enum sl_status blocks(struct sl_forward *f, const struct sl_layer_weights
                                                         .n_rows = s->n_rows * c->n_index_head *
                                                                   (c->index_dim / n),
                                                         .n = n}));
-    SL_FORWARD_TRY("index", sl_op_compressed_choose(f->dev, &(struct sl_op_compressed_choose){
-                                                                .keys = keys,
+    SL_FORWARD_TRY(
+        "index", sl_op_compressed_choose(f->dev, &(struct sl_op_compressed_choose){
+                                                     .choice = {.keys = keys,
                                                                 .q = p->index_q,
                                                                 .w = p->index_w,
                                                                 .chosen = f->a.chosen,
@@ -187,8 +188,8 @@ static enum sl_status blocks(struct sl_forward *f, const struct sl_layer_weights
                                                                 .n_decode = s->n_decode,
                                                                 .n_heads = c->n_index_head,
                                                                 .max_pages = f->plan->session_pages,
-                                                                .n_top = c->n_index_top,
-                                                                .ratio = c->ratio}));
+                                                                .n_top = c->n_index_top},
+                                                     .ratio = c->ratio}));
     return SL_OK;
 }
 

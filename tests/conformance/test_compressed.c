@@ -291,22 +291,22 @@ static void attend(struct sl_device *d, const struct attention *c, uint32_t firs
     if (c->n_top) {
         conf_ok(sl_op_compressed_choose(
             d, &(struct sl_op_compressed_choose){
-                   .keys = {.rows = conf_put(d, c->keys, n_pages * per_page * key_bytes),
-                            .dtype = SL_DTYPE_F16,
-                            .n_latent = c->index_dim,
-                            .page_bytes = per_page * key_bytes},
-                   .q = conf_put(d, c->index_q + first * ni, n * ni * sizeof(float)),
-                   .w = conf_put(d, c->index_w + (size_t)first * c->n_index_heads,
-                                 n * c->n_index_heads * sizeof(float)),
-                   .chosen = chosen,
-                   .page_table = blocks_at,
-                   .row_seq = row_seq,
-                   .row_len = row_len,
-                   .n_tok = n,
-                   .n_decode = c->generated ? n : 0,
-                   .n_heads = c->n_index_heads,
-                   .max_pages = MAX_PAGES,
-                   .n_top = c->n_top,
+                   .choice = {.keys = {.rows = conf_put(d, c->keys, n_pages * per_page * key_bytes),
+                                       .dtype = SL_DTYPE_F16,
+                                       .n_latent = c->index_dim,
+                                       .page_bytes = per_page * key_bytes},
+                              .q = conf_put(d, c->index_q + first * ni, n * ni * sizeof(float)),
+                              .w = conf_put(d, c->index_w + (size_t)first * c->n_index_heads,
+                                            n * c->n_index_heads * sizeof(float)),
+                              .chosen = chosen,
+                              .page_table = blocks_at,
+                              .row_seq = row_seq,
+                              .row_len = row_len,
+                              .n_tok = n,
+                              .n_decode = c->generated ? n : 0,
+                              .n_heads = c->n_index_heads,
+                              .max_pages = MAX_PAGES,
+                              .n_top = c->n_top},
                    .ratio = c->ratio}));
         uint32_t *all = malloc((size_t)n * c->n_top * sizeof *all);
         conf_get(d, all, chosen, (size_t)n * c->n_top * sizeof *all);

@@ -662,7 +662,8 @@ RUN(stream_read, R(x), R(w), R(y))
 RUN(stream_write, R(x), R(y), R(w))
 RUN(compress, R(kv), R(gate), R(ape), R(norm), R(inv_freq), R(kept), R(out.rows), R(slot),
     R(kept_table), R(out_table), R(row_seq), R(row_len))
-RUN(compressed_choose, R(keys.rows), R(q), R(w), R(chosen), R(page_table), R(row_seq), R(row_len))
+RUN(compressed_choose, R(choice.keys.rows), R(choice.q), R(choice.w), R(choice.chosen),
+    R(choice.page_table), R(choice.row_seq), R(choice.row_len))
 RUN(compressed_attention, R(kv.rows), R(blocks.rows), R(q), R(sinks), R(y), R(chosen),
     R(page_table), R(block_table), R(row_seq), R(row_len))
 RUN(block_choose, R(keys.rows), R(q), R(chosen), R(page_table), R(row_seq), R(row_len))
