@@ -25,7 +25,14 @@ static const struct sl_dtype_info table[SL_DTYPE_COUNT] = {
     [SL_DTYPE_IQ1_M] = {"IQ1_M", 256, 56},
     [SL_DTYPE_IQ4_NL] = {"IQ4_NL", 32, 18},
     [SL_DTYPE_IQ4_XS] = {"IQ4_XS", 256, 136},
+    [SL_DTYPE_TQ1_0] = {"TQ1_0", 256, 54},
+    [SL_DTYPE_TQ2_0] = {"TQ2_0", 256, 66},
     [SL_DTYPE_MXFP4] = {"MXFP4", 32, 17},
+    [SL_DTYPE_IQ2_K] = {"IQ2_K", 256, 76},
+    [SL_DTYPE_IQ3_K] = {"IQ3_K", 256, 110},
+    [SL_DTYPE_IQ4_K] = {"IQ4_K", 256, 144},
+    [SL_DTYPE_IQ5_K] = {"IQ5_K", 256, 176},
+    [SL_DTYPE_IQ6_K] = {"IQ6_K", 256, 212},
     [SL_DTYPE_I32] = {"I32", 1, 4},
 };
 

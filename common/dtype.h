@@ -1,5 +1,6 @@
 /* Tensor element types, with GGUF's numbers, and their block geometry.
- * Source: GGUF specification (ggml docs/gguf.md) and the block layouts of ggml's quantised types.
+ * Source: GGUF specification (ggml docs/gguf.md) and the block layouts of ggml's quantised types;
+ * of IQ2_K to IQ6_K, ik_llama.cpp's.
  */
 #ifndef SL_COMMON_DTYPE_H
 #define SL_COMMON_DTYPE_H
@@ -33,8 +34,16 @@ enum sl_dtype {
     SL_DTYPE_I32 = 26, /* of tables of numbers; no weight is of it */
     SL_DTYPE_IQ1_M = 29,
     SL_DTYPE_BF16 = 30,
+    SL_DTYPE_TQ1_0 = 34,
+    SL_DTYPE_TQ2_0 = 35,
     SL_DTYPE_MXFP4 = 39,
-    SL_DTYPE_COUNT = 40, /* one above the largest number: size of tables indexed by type */
+    /* ik_llama.cpp's. */
+    SL_DTYPE_IQ2_K = 137,
+    SL_DTYPE_IQ3_K = 138,
+    SL_DTYPE_IQ4_K = 139,
+    SL_DTYPE_IQ5_K = 140,
+    SL_DTYPE_IQ6_K = 141,
+    SL_DTYPE_COUNT = 142, /* one above the largest number: size of tables indexed by type */
 };
 
 struct sl_dtype_info {
@@ -47,6 +56,10 @@ struct sl_dtype_info {
 const struct sl_dtype_info *sl_dtype_info(uint32_t dtype);
 /* The same of what a file may hold: SL_DTYPE_I32 too. */
 const struct sl_dtype_info *sl_dtype_stored(uint32_t dtype);
+/* Is it one of ik_llama.cpp's with a table of values? */
+static inline bool sl_dtype_is_iqk(enum sl_dtype dtype) {
+    return dtype >= SL_DTYPE_IQ2_K && dtype <= SL_DTYPE_IQ6_K;
+}
 /* "Q4_K", or "unknown". */
 const char *sl_dtype_name(uint32_t dtype);
 /* The type with this name (case-insensitive), or SL_DTYPE_COUNT. */

@@ -141,10 +141,10 @@ struct sl_gpu {
     uint32_t n_made;
     struct CUmod_st *module[SL_GPU_MAX_IMAGES];
     uint32_t n_modules;
-    struct CUfunc_st *kernel[SL_KERNEL_COUNT]; /* NULL: missing */
-    uint64_t lacks_type[SL_OP_COUNT]; /* a bit for each tensor type that an op lacks kernels for */
-    uint32_t lacks_fused;             /* a bit for each enum sl_fused */
-    uint32_t kernel_smem_bytes[SL_KERNEL_COUNT]; /* dynamic, it may have by now; 0: new */
+    struct CUfunc_st *kernel[SL_KERNEL_COUNT];    /* NULL: missing */
+    bool lacks_type[SL_OP_COUNT][SL_DTYPE_COUNT]; /* tensor types that an op lacks kernels for */
+    uint32_t lacks_fused;                         /* a bit for each enum sl_fused */
+    uint32_t kernel_smem_bytes[SL_KERNEL_COUNT];  /* dynamic, it may have by now; 0: new */
 };
 
 struct sl_dim3 {

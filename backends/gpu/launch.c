@@ -124,7 +124,7 @@ static enum sl_status miss(struct sl_gpu *c, enum sl_kernel k, const char *image
         if (!(f->ops >> op & 1))
             continue;
         if (f->typed)
-            c->lacks_type[op] |= (uint64_t)1 << kernels[k].variant;
+            c->lacks_type[op][kernels[k].variant] = true;
         else
             c->base.caps.lacks_ops |= UINT64_C(1) << op;
         n += (size_t)snprintf(text + n, sizeof text - n, "%s'%s'", n ? " and " : ": no op ",

@@ -14,7 +14,7 @@ uint64_t sl_gpu_ops_scratch_bytes(const struct sl_gpu *c, const struct sl_device
 
 void sl_gpu_ops_caps(const struct sl_gpu *c, struct sl_device_caps *caps) {
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
-        caps->weight_dtype[t] = sl_dtype_info(t) != NULL;
+        caps->weight_dtype[t] = sl_kernel_of(SL_FAMILY_matvec, t) != SL_KERNEL_COUNT;
     caps->fused_ops = ((1u << SL_FUSED_COUNT) - 1) & ~c->lacks_fused;
     caps->kv_dtype[SL_DTYPE_F16] = caps->kv_dtype[SL_DTYPE_Q8_0] = true;
     caps->router_groups = c->kernel[SL_KERNEL_router_groups] != NULL;
@@ -23,7 +23,7 @@ void sl_gpu_ops_caps(const struct sl_gpu *c, struct sl_device_caps *caps) {
 
 bool sl_gpu_supports(const struct sl_device *d, const struct sl_op_need *need) {
     const struct sl_gpu *c = (const struct sl_gpu *)d;
-    if ((uint32_t)need->dtype < SL_DTYPE_COUNT && c->lacks_type[need->op] >> need->dtype & 1)
+    if ((uint32_t)need->dtype < SL_DTYPE_COUNT && c->lacks_type[need->op][need->dtype])
         return false;
     if (need->op == SL_OP_delta_rule || need->op == SL_OP_channel_delta ||
         need->op == SL_OP_state_scan)

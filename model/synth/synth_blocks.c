@@ -25,6 +25,10 @@ static const struct block_rule rules[SL_DTYPE_COUNT] = {
     [SL_DTYPE_IQ3_S] = {0, 0, 0, 140.3f},    [SL_DTYPE_IQ1_S] = {0, 0, 0, 7.212f},
     [SL_DTYPE_IQ1_M] = {0, 0, 0, 7.178f},    [SL_DTYPE_IQ4_NL] = {0, 0, 0, 67.53f},
     [SL_DTYPE_IQ4_XS] = {0, 0, 0, 1251.3f},  [SL_DTYPE_MXFP4] = {0, 0, 0, 3.66f},
+    [SL_DTYPE_TQ1_0] = {52, 0, 0, 0.817f},   [SL_DTYPE_TQ2_0] = {64, 0, 0, 1.225f},
+    [SL_DTYPE_IQ2_K] = {0, 0, 0, 85.0f},     [SL_DTYPE_IQ3_K] = {0, 0, 0, 628.0f},
+    [SL_DTYPE_IQ4_K] = {0, 0, 0, 1245.0f},   [SL_DTYPE_IQ5_K] = {0, 0, 0, 1226.0f},
+    [SL_DTYPE_IQ6_K] = {0, 0, 0, 4787.0f},
 };
 
 static void put_f16(uint8_t *at, float v) {

@@ -37,6 +37,12 @@ static inline void weights_scales(enum sl_dtype t, int *d, int *m) {
     case SL_DTYPE_Q6_K:
         *d = 208;
         break;
+    case SL_DTYPE_TQ1_0:
+        *d = 52;
+        break;
+    case SL_DTYPE_TQ2_0:
+        *d = 64;
+        break;
     default:
         break;
     }

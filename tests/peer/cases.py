@@ -418,5 +418,5 @@ CASES = [
     ("odd rows fall back", f"--arch qwen3moe -t Q4_K {MOE} --embd 288 --expert-ff 96", KL),
 ]
 for t in ("Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S "
-          "IQ4_NL IQ4_XS MXFP4").split():
+          "IQ4_NL IQ4_XS MXFP4 TQ1_0 TQ2_0").split():
     CASES.append((f"type {t}", f"--arch qwen3moe -t {t} {MOE} --expert-ff 256 --layers 3", KL))

@@ -149,6 +149,25 @@ static void unpack_iq4_xs(const uint8_t *b, struct sl_unpacked *u) { /* d scales
     values(sl_iq4_values, u->q, 256);
 }
 
+/* Digits of base 3: byte b stands for five (or four) in a fraction b / 256 of 3^5, the first one
+ * highest. */
+static int8_t trit(uint8_t b, int n) {
+    static const uint8_t power[5] = {1, 3, 9, 27, 81};
+    return (int8_t)(((uint8_t)(b * power[n]) * 3 >> 8) - 1);
+}
+
+static void unpack_tq(enum sl_dtype dtype, const uint8_t *b, struct sl_unpacked *u) {
+    bool two = dtype == SL_DTYPE_TQ2_0; /* qs[64] d, two bits each; else qs[48] qh[4] d */
+    u->d = load_f16(b + (two ? 64 : 52));
+    for (int j = 0; j < 16; j++)
+        u->scale[j] = 1;
+    for (int i = 0; i < 256; i++)
+        u->q[i] = two       ? (int8_t)((b[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) - 1)
+                  : i < 160 ? trit(b[i % 32], i / 32)
+                  : i < 240 ? trit(b[32 + i % 16], (i - 160) / 16)
+                            : trit(b[48 + i % 4], (i - 240) / 4);
+}
+
 void sl_unpack_block(enum sl_dtype dtype, const void *block, struct sl_unpacked *out) {
     const uint8_t *b = block;
     out->dmin = 0;
@@ -178,6 +197,17 @@ void sl_unpack_block(enum sl_dtype dtype, const void *block, struct sl_unpacked 
     case SL_DTYPE_IQ1_S:
     case SL_DTYPE_IQ1_M:
         sl_unpack_block_iq(dtype, block, out);
+        break;
+    case SL_DTYPE_IQ2_K:
+    case SL_DTYPE_IQ3_K:
+    case SL_DTYPE_IQ4_K:
+    case SL_DTYPE_IQ5_K:
+    case SL_DTYPE_IQ6_K:
+        sl_unpack_block_iqk(dtype, block, out);
+        break;
+    case SL_DTYPE_TQ1_0:
+    case SL_DTYPE_TQ2_0:
+        unpack_tq(dtype, b, out);
         break;
     default:
         unpack_32(dtype, b, out);

@@ -32,12 +32,20 @@
  *     IQ3_S               256   32   +-{1 3 .. 15}          2s+1 (s 4 bit)      f16
  *     IQ1_S               256   32   8g+1, 8g-1, g -1..1    2s+1 (s 3 bit)      f16 / 8
  *     IQ1_M               256   16   8g+1, 8g-1 (per 8)     2s+1 (s 3 bit)      f16 / 8
+ *     TQ1_0 TQ2_0         256   16   -1 0 1                 1                   f16
+ *     IQ2_K               256   16   of 4, + 0 or 5         -8..7               f16
+ *     IQ3_K               256   16   of 8, + 0 or 4         +-(2s+1) (s 4 bit)  f16
+ *     IQ4_K               256   16   of 16, + 0 or 4        -32..31             f16
+ *     IQ5_K               256   16   of 32, + 0 or 2        -32..31             f16
+ *     IQ6_K               256   16   of 64, + 0 or 1        int8                f16
  *
- * isum cannot overflow: |scale * q| <= 128 * 32 = 4096 (Q6_K, IQ4_XS: 32 * 127), |x| <= 127, 256
- * elements: below 2^27. |min| <= 63: |imin| < 2^21.
+ * isum cannot overflow: |scale * q| <= 128 * 127 (IQ6_K; of all others at most 4096), |x| <= 127,
+ * 256 elements: below 2^29. |min| <= 63: |imin| < 2^21.
  *
  * Source: the block layouts of ggml (ggml-common.h) and GGUF; OCP Microscaling Formats v1.0 for
- * MXFP4. */
+ * MXFP4; ik_llama.cpp (ggml-common.h, iqk_quantize.cpp) for IQ2_K to IQ6_K. Its products take
+ * IQ6_K's values from this table of integers, as we do; what it dequantises to is a polynomial near
+ * them. */
 #ifndef SL_BACKENDS_CPU_FORMATS_H
 #define SL_BACKENDS_CPU_FORMATS_H
 
@@ -64,6 +72,14 @@ extern uint64_t sl_iq1_bytes[4096];
 extern const int8_t sl_iq4_values[16]; /* IQ4_NL and IQ4_XS */
 extern const int8_t sl_fp4_values[16]; /* MXFP4: twice the e2m1 value */
 
+/* IQ2_K to IQ6_K: what codes stand for, and what is added in sub-blocks whose bit is set. Tables of
+ * fewer than 64 values are repeated. */
+struct sl_iqk {
+    int8_t values[64];
+    int8_t added;
+};
+extern const struct sl_iqk sl_iqk_values[5]; /* [bits - 2] */
+
 /* 7 stored sign bits to 8: the eighth makes the number of set bits even. */
 static inline uint8_t sl_iq_signs(uint32_t bits7) {
     return (uint8_t)(bits7 | (uint32_t)__builtin_parity(bits7) << 7);
@@ -86,8 +102,9 @@ static inline bool sl_dtype_has_min(enum sl_dtype t) {
 /* Unpacks one block of a quantised type; dmin and min are 0 for types without minima. block need
  * not be aligned. */
 void sl_unpack_block(enum sl_dtype dtype, const void *block, struct sl_unpacked *out);
-/* The same for the IQ types with grids (formats_iq.c). */
+/* The same for the IQ types with grids (formats_iq.c), and for IQ2_K to IQ6_K (formats_iqk.c). */
 void sl_unpack_block_iq(enum sl_dtype dtype, const void *block, struct sl_unpacked *out);
+void sl_unpack_block_iqk(enum sl_dtype dtype, const void *block, struct sl_unpacked *out);
 
 /* y[i] = w[i], any supported type; n_elems a multiple of the type's block. */
 void sl_dequantize_row(enum sl_dtype dtype, const void *row, uint32_t n_elems, float *y);

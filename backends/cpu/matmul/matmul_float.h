@@ -204,7 +204,14 @@ static void quantize_q256(const float *x, uint32_t n, struct sl_qx *out) {
     X(Q2_K)                                                                                        \
     X(Q3_K)                                                                                        \
     X(Q4_K)                                                                                        \
-    X(Q5_K) X(Q6_K) X(IQ4_XS) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(IQ1_S) X(IQ1_M)
+    X(Q5_K)                                                                                        \
+    X(Q6_K)                                                                                        \
+    X(IQ4_XS)                                                                                      \
+    X(IQ2_XXS)                                                                                     \
+    X(IQ2_XS)                                                                                      \
+    X(IQ2_S)                                                                                       \
+    X(IQ3_XXS)                                                                                     \
+    X(IQ3_S) X(IQ1_S) X(IQ1_M) X(TQ1_0) X(TQ2_0) X(IQ2_K) X(IQ3_K) X(IQ4_K) X(IQ5_K) X(IQ6_K)
 #define SL_MM_BLOCK_TYPES(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(IQ4_NL) X(MXFP4)
 #define SL_MM_FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
 

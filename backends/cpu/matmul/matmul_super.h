@@ -8,6 +8,7 @@
 
 #include "backends/cpu/matmul/matmul_codes.h"
 #include "backends/cpu/matmul/matmul_kernels.h"
+#include "backends/cpu/matmul/matmul_tables.h"
 #include "backends/cpu/matmul/simd512.h"
 
 #ifdef __AVX2__
@@ -53,9 +54,29 @@ SL_INLINE struct super_traits super_traits(enum sl_dtype t) {
         return (struct super_traits){110, 0, 0, 0, 32, ORDER_NATURAL, false, true};
     case SL_DTYPE_IQ1_S:
         return (struct super_traits){50, 0, 0, 9, 16, ORDER_NATURAL, false, false};
+    case SL_DTYPE_TQ1_0:
+        return (struct super_traits){54, 52, 0, 1, 16, ORDER_NATURAL, false, false};
+    case SL_DTYPE_TQ2_0:
+        return (struct super_traits){66, 64, 0, 1, 16, ORDER_NATURAL, false, false};
+    case SL_DTYPE_IQ2_K:
+        return (struct super_traits){76, 0, 0, 0, 16, ORDER_NATURAL, false, true};
+    case SL_DTYPE_IQ3_K:
+        return (struct super_traits){110, 0, 0, 0, 16, ORDER_NATURAL, false, true};
+    case SL_DTYPE_IQ4_K:
+        return (struct super_traits){144, 0, 0, 0, 16, ORDER_NATURAL, false, true};
+    case SL_DTYPE_IQ5_K:
+        return (struct super_traits){176, 0, 0, 0, 16, ORDER_NATURAL, false, true};
+    case SL_DTYPE_IQ6_K:
+        return (struct super_traits){212, 0, 0, 0, 16, ORDER_NATURAL, false, true};
     default: /* IQ1_M; its d is spread over the scales */
         return (struct super_traits){56, 0, 0, 9, 16, ORDER_NATURAL, false, false};
     }
+}
+
+/* What is added to q for a panel, whose bytes have no sign. */
+SL_INLINE int super_bias(enum sl_dtype t) {
+    const struct super_traits tr = super_traits(t);
+    return sl_dtype_is_iqk(t) ? 128 : tr.is_signed ? 64 : tr.offset;
 }
 
 /* A power of two that moves from the sub-scales into d (formats.h). */
@@ -212,8 +233,9 @@ SL_INLINE void super_bytes(enum sl_dtype t, const uint8_t *b, v *u, uint64_t *ne
         break;
     }
     case SL_DTYPE_Q2_K:
-    case SL_DTYPE_Q3_K: {
-        const uint8_t *qs = b + (t == SL_DTYPE_Q3_K ? 32 : 16);
+    case SL_DTYPE_Q3_K:
+    case SL_DTYPE_TQ2_0: {
+        const uint8_t *qs = b + (t == SL_DTYPE_Q3_K ? 32 : t == SL_DTYPE_Q2_K ? 16 : 0);
         const v two = v_set8(3), bit = v_set8(4);
         v a = v_bcast256(qs), c = v_bcast256(qs + 32);
         u[0] = v_and(v_ror64_h(a, 0, 2), two);
@@ -229,6 +251,16 @@ SL_INLINE void super_bytes(enum sl_dtype t, const uint8_t *b, v *u, uint64_t *ne
         }
         break;
     }
+    case SL_DTYPE_TQ1_0:
+        tq1_bytes(b, u);
+        break;
+    case SL_DTYPE_IQ2_K:
+    case SL_DTYPE_IQ3_K:
+    case SL_DTYPE_IQ4_K:
+    case SL_DTYPE_IQ5_K:
+    case SL_DTYPE_IQ6_K:
+        iqk_bytes(t, b, u, neg);
+        break;
     case SL_DTYPE_IQ4_XS: {
         v table = v_bcast128(iq4_bytes), a = v_load(b + 8), c = v_load(b + 72);
         u[0] = v_lookup(table, v_and(a, low));
@@ -286,6 +318,15 @@ SL_INLINE v super_scales(enum sl_dtype t, const uint8_t *b, uint8_t *min) {
     }
     case SL_DTYPE_Q6_K:
         return v_widen_s8(b + 192);
+    case SL_DTYPE_TQ1_0:
+    case SL_DTYPE_TQ2_0:
+        return v_set16(1);
+    case SL_DTYPE_IQ2_K:
+    case SL_DTYPE_IQ3_K:
+    case SL_DTYPE_IQ4_K:
+    case SL_DTYPE_IQ5_K:
+    case SL_DTYPE_IQ6_K:
+        return v_widen_x(iqk_scales(t, b));
     case SL_DTYPE_IQ4_XS: {
         uint64_t s = _pdep_u64(ld32(b + 4), 0x0f0f0f0f0f0f0f0f) |
                      _pdep_u64(ld16(b + 2), 0x0303030303030303) << 4;

@@ -249,8 +249,8 @@ SL_INLINE void unpack_super_bytes(enum sl_dtype t, const uint8_t *const *row, ui
         uint64_t neg[4];
         super_bytes(t, row[r], u, neg);
         for (uint32_t k = 0; k < 4; k++) {
-            if (tr.is_signed) /* + 64 */
-                u[k] = v_add8(v_negate_bits(u[k], neg[k]), v_set8(64));
+            if (tr.is_signed)
+                u[k] = v_add8(v_negate_bits(u[k], neg[k]), v_set8(super_bias(t)));
             v_store(bytes + (16 * k + r) * 64, u[k]);
         }
     }
@@ -287,8 +287,7 @@ SL_INLINE const uint8_t *unpack_super(enum sl_dtype t, const uint8_t *const *row
     for (int k = 0; k < (tr.sub == 32 ? 4 : 8); k++) {
         v_store(p->scale[2 * k], v_sra32(v_sll32(s[k], 16), 16));
         v_store(p->scale[2 * k + 1], v_sra32(s[k], 16));
-        v_store(p->min[k],
-                tr.has_min ? m[k] : v_mul16(s[k], v_set16(tr.is_signed ? 64 : tr.offset)));
+        v_store(p->min[k], tr.has_min ? m[k] : v_mul16(s[k], v_set16(super_bias(t))));
     }
     vf_store(p->d, vf_mul(vf_from_f16(d), vf_set(super_d_factor(t))));
     vf_store(p->dmin, tr.has_min ? vf_from_f16(dmin) : vf_zero());
@@ -544,6 +543,7 @@ enum tile_kind {
     TILE_BLOCK_MIN,  /* Q4_1, Q5_1 */
     TILE_BLOCK,      /* 32-element types with an offset */
     TILE_BLOCK_WIDE, /* of 128: Q8_0, IQ4_NL */
+    TILE_16_WIDE,    /* IQ2_K to IQ6_K: offset 128 */
     TILE_16_LARGE,   /* AVX2: those of TILE_16 that are signed, IQ2_XS and IQ2_S */
 };
 
@@ -554,13 +554,16 @@ SL_INLINE enum tile_kind tile_kind(enum sl_dtype t) {
                                                : TILE_BLOCK;
     const struct super_traits tr = super_traits(t);
     if (tr.sub == 16)
-        return tr.has_min ? TILE_16_MIN : SL_TILE_8 && tr.is_signed ? TILE_16_LARGE : TILE_16;
+        return tr.has_min                  ? TILE_16_MIN
+               : super_bias(t) == 128      ? TILE_16_WIDE
+               : SL_TILE_8 && tr.is_signed ? TILE_16_LARGE
+                                           : TILE_16;
     return tr.has_min ? TILE_32_MIN : tr.offset == 128 ? TILE_32_WIDE : TILE_32;
 }
 
 /* How products are summed. AVX-512: is the offset 128? AVX2: see tile8_dot(). */
 SL_INLINE int tile_sums(enum tile_kind kind) {
-    bool wide = kind == TILE_BLOCK_WIDE || kind == TILE_32_WIDE;
+    bool wide = kind == TILE_BLOCK_WIDE || kind == TILE_32_WIDE || kind == TILE_16_WIDE;
     if (!SL_TILE_8)
         return wide;
     /* u <= 126; 63; 31: 4 * 2 * 31 * 127 < 32768 */
@@ -577,7 +580,7 @@ SL_INLINE void tile_n(enum tile_kind kind, const int nt, const void *panel, int 
                    out);
         break;
     default:
-        tile_super(kind <= TILE_16 || kind == TILE_16_LARGE ? 16 : 32,
+        tile_super(kind <= TILE_16 || kind >= TILE_16_WIDE ? 16 : 32,
                    kind == TILE_16_MIN || kind == TILE_32_MIN, tile_sums(kind), nt, panel, q, n_tok,
                    out);
     }
@@ -623,7 +626,9 @@ SL_INLINE void tile_any(enum tile_kind kind, const void *panel, int offset, uint
     X(TILE_16_MIN)                                                                                 \
     X(TILE_16)                                                                                     \
     X(TILE_32_MIN)                                                                                 \
-    X(TILE_32) X(TILE_32_WIDE) X(TILE_BLOCK_MIN) X(TILE_BLOCK) X(TILE_BLOCK_WIDE) SL_TILE_LARGE(X)
+    X(TILE_32)                                                                                     \
+    X(TILE_32_WIDE)                                                                                \
+    X(TILE_BLOCK_MIN) X(TILE_BLOCK) X(TILE_BLOCK_WIDE) X(TILE_16_WIDE) SL_TILE_LARGE(X)
 #define SL_TILE_FUNCTION(K)                                                                        \
     static __attribute__((noinline)) void do_##K(const void *panel, int offset, uint32_t n_blocks, \
                                                  const uint8_t *x, uint32_t n_tok, float *out) {   \

@@ -151,6 +151,37 @@ SL_INLINE v v_negate_bits(v x, uint64_t bits) {
 SL_INLINE v v_or_bits(v a, uint64_t bits, v c) {
     return _mm512_or_si512(a, _mm512_maskz_mov_epi8((__mmask64)bits, c));
 }
+/* 16-byte lanes 0 and 2 of a, 1 and 3 of b. */
+SL_INLINE v v_select_lanes(v a, v b) {
+    return _mm512_mask_mov_epi64(a, 0xcc, b);
+}
+SL_INLINE v v_abs8(v a) {
+    return _mm512_abs_epi8(a);
+}
+SL_INLINE uint64_t v_sign_bits(v a) {
+    return _mm512_movepi8_mask(a);
+}
+/* All ones where a >= b, without signs. */
+SL_INLINE v v_at_least8(v a, v b) {
+    return _mm512_movm_epi8(_mm512_cmpge_epu8_mask(a, b));
+}
+/* table[i] of 64 bytes, i < 2^bits; tables of fewer are repeated. */
+SL_INLINE v v_lookup_64(const int8_t *table, const int bits, v i) {
+    if (bits <= 4)
+        return v_lookup(v_bcast128(table), i);
+#ifdef __AVX512VBMI__
+    return _mm512_permutexvar_epi8(i, v_load(table));
+#else
+    const __mmask64 bit4 = _mm512_test_epi8_mask(i, v_set8(16));
+    v low = v_lookup(v_bcast128(table), i);
+    low = _mm512_mask_shuffle_epi8(low, bit4, v_bcast128(table + 16), i);
+    if (bits == 5)
+        return low;
+    v high = v_lookup(v_bcast128(table + 32), i);
+    high = _mm512_mask_shuffle_epi8(high, bit4, v_bcast128(table + 48), i);
+    return _mm512_mask_mov_epi8(low, _mm512_test_epi8_mask(i, v_set8(32)), high);
+#endif
+}
 /* 16 int16 at p to all 32: [p, p]; 16 bytes at p sign- or zero-extended to that. */
 SL_INLINE v v_widen_s8(const void *p) {
     return _mm512_cvtepi8_epi16(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p)));
@@ -413,6 +444,36 @@ SL_INLINE v v_negate_bits(v x, uint64_t bits) {
 }
 SL_INLINE v v_or_bits(v a, uint64_t bits, v c) {
     return v_or(a, v_and(v_mask_bits(bits), c));
+}
+SL_INLINE v v_select_lanes(v a, v b) {
+    return (v){_mm256_blend_epi32(a.l, b.l, 0xf0), _mm256_blend_epi32(a.h, b.h, 0xf0)};
+}
+SL_INLINE v v_abs8(v a) {
+    return (v){_mm256_abs_epi8(a.l), _mm256_abs_epi8(a.h)};
+}
+SL_INLINE uint64_t v_sign_bits(v a) {
+    return (uint32_t)_mm256_movemask_epi8(a.l) | (uint64_t)(uint32_t)_mm256_movemask_epi8(a.h)
+                                                     << 32;
+}
+SL_INLINE v v_at_least8(v a, v b) {
+    return (v){_mm256_cmpeq_epi8(_mm256_max_epu8(a.l, b.l), a.l),
+               _mm256_cmpeq_epi8(_mm256_max_epu8(a.h, b.h), a.h)};
+}
+/* b where bit `at` of i's byte is set. */
+SL_INLINE v v_select_bit(v a, v b, v i, const int at) {
+    v top = v_sll16(i, 7 - at);
+    return (v){_mm256_blendv_epi8(a.l, b.l, top.l), _mm256_blendv_epi8(a.h, b.h, top.h)};
+}
+SL_INLINE v v_lookup_64(const int8_t *table, const int bits, v i) {
+    v a = v_lookup(v_bcast128(table), i);
+    if (bits <= 4)
+        return a;
+    a = v_select_bit(a, v_lookup(v_bcast128(table + 16), i), i, 4);
+    if (bits == 5)
+        return a;
+    v b = v_lookup(v_bcast128(table + 32), i);
+    b = v_select_bit(b, v_lookup(v_bcast128(table + 48), i), i, 4);
+    return v_select_bit(a, b, i, 5);
 }
 SL_INLINE v v_widen_s8(const void *p) {
     __m256i s = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));

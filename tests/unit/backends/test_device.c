@@ -80,7 +80,7 @@ static void capabilities(void **state) {
         n += d->caps.weight_dtype[t];
         assert_int_equal(d->caps.kv_dtype[t], t == SL_DTYPE_F16 || t == SL_DTYPE_Q8_0);
     }
-    assert_int_equal(n, 23);
+    assert_int_equal(n, 30);
 }
 
 static void memory(void **state) {
