@@ -114,33 +114,11 @@ enum sl_status sl_cpu_block_attention(struct sl_device *d, const struct sl_op_bl
     return SL_OK;
 }
 
-/* Latents are keys of one KV head, whose values lie in the same rows. */
 static void run_latents(struct sl_device *d, const struct sl_op_latent_attention *a,
                         const float *sinks, struct sl_cpu_attn_choice choice) {
-    const struct sl_latent_view *c = &a->kv;
-    uint32_t dim = c->n_latent + c->n_rot;
-    struct sl_op_attention op = {.kv = {.k = c->rows,
-                                        .v = c->rows,
-                                        .dtype = c->dtype,
-                                        .n_kv_heads = 1,
-                                        .head_dim_k = dim,
-                                        .head_dim_v = c->n_latent,
-                                        .k_page_bytes = c->page_bytes,
-                                        .v_page_bytes = c->page_bytes},
-                                 .q = a->q,
-                                 .sinks = sinks,
-                                 .y = a->y,
-                                 .page_table = a->page_table,
-                                 .row_seq = a->row_seq,
-                                 .row_len = a->row_len,
-                                 .n_tok = a->n_tok,
-                                 .n_decode = a->n_decode,
-                                 .n_heads = a->n_heads,
-                                 .stride_q = a->n_heads * dim,
-                                 .max_pages = a->max_pages,
-                                 .window = a->window,
-                                 .scale = a->scale};
-    run((struct sl_cpu *)d, &op, sl_dtype_row_bytes(c->dtype, dim), choice);
+    struct sl_op_attention op = sl_latent_as_attention(a);
+    op.sinks = sinks;
+    run((struct sl_cpu *)d, &op, sl_dtype_row_bytes(op.kv.dtype, op.kv.head_dim_k), choice);
 }
 
 enum sl_status sl_cpu_latent_attention(struct sl_device *d,
@@ -151,17 +129,7 @@ enum sl_status sl_cpu_latent_attention(struct sl_device *d,
 
 enum sl_status sl_cpu_chosen_attention(struct sl_device *d,
                                        const struct sl_op_chosen_attention *a) {
-    const struct sl_op_latent_attention op = {.kv = a->kv,
-                                              .q = a->q,
-                                              .y = a->y,
-                                              .page_table = a->page_table,
-                                              .row_seq = a->row_seq,
-                                              .row_len = a->row_len,
-                                              .n_tok = a->n_tok,
-                                              .n_decode = a->n_decode,
-                                              .n_heads = a->n_heads,
-                                              .max_pages = a->max_pages,
-                                              .scale = a->scale};
+    const struct sl_op_latent_attention op = sl_chosen_as_latent(a);
     run_latents(d, &op, NULL,
                 (struct sl_cpu_attn_choice){.at = a->chosen, .n_top = a->n_top, .block = 1});
     return SL_OK;

@@ -518,17 +518,7 @@ enum sl_status sl_gpu_latent_attention(struct sl_device *d,
 enum sl_status sl_gpu_chosen_attention(struct sl_device *d,
                                        const struct sl_op_chosen_attention *a) {
     uint32_t pages = sl_ceil_div(a->n_top, SL_KV_PAGE_TOKENS);
-    struct latents l = {.a = {.kv = a->kv,
-                              .q = a->q,
-                              .y = a->y,
-                              .page_table = a->page_table,
-                              .row_seq = a->row_seq,
-                              .row_len = a->row_len,
-                              .n_tok = a->n_tok,
-                              .n_decode = a->n_decode,
-                              .n_heads = a->n_heads,
-                              .max_pages = a->max_pages,
-                              .scale = a->scale},
+    struct latents l = {.a = sl_chosen_as_latent(a),
                         .chosen = a->chosen,
                         .n_top = a->n_top,
                         .most_pages = pages < a->max_pages ? pages : a->max_pages};

@@ -40,6 +40,33 @@ enum sl_status sl_lz_op_latent_write(struct sl_device *d, const struct sl_op_lat
                  a->n_tok, 1, kv->n_latent + kv->n_rot, a->stride);
 }
 
+/* v_width: elements of a row of V. */
+static struct sl_lz_attention args_of(const struct sl_op_attention *a, uint32_t v_width) {
+    return (struct sl_lz_attention){.k = sl_addr_of(a->kv.k),
+                                    .v = sl_addr_of(a->kv.v),
+                                    .q = sl_addr_of(a->q),
+                                    .sinks = sl_addr_of(a->sinks),
+                                    .y = sl_addr_of(a->y),
+                                    .page_table = sl_addr_of(a->page_table),
+                                    .row_seq = sl_addr_of(a->row_seq),
+                                    .row_len = sl_addr_of(a->row_len),
+                                    .k_page_bytes = a->kv.k_page_bytes,
+                                    .v_page_bytes = a->kv.v_page_bytes,
+                                    .n_tok = a->n_tok,
+                                    .n_heads = a->n_heads,
+                                    .n_kv_heads = a->kv.n_kv_heads,
+                                    .dim_k = a->kv.head_dim_k,
+                                    .dim_v = a->kv.head_dim_v,
+                                    .stride_q = a->stride_q,
+                                    .max_pages = a->max_pages,
+                                    .window = a->window,
+                                    .chunk = a->chunk,
+                                    .q8 = a->kv.dtype == SL_DTYPE_Q8_0,
+                                    .v_width = v_width,
+                                    .scale = a->scale,
+                                    .softcap = a->softcap};
+}
+
 static enum sl_status attend(struct sl_device *d, const struct sl_lz_attention *k) {
     struct sl_level_zero *z = (struct sl_level_zero *)d;
     bool narrow = k->dim_k <= SL_LZ_NARROW_DIM && k->dim_v <= SL_LZ_NARROW_DIM;
@@ -74,58 +101,16 @@ static enum sl_status attend(struct sl_device *d, const struct sl_lz_attention *
 }
 
 enum sl_status sl_lz_op_attention(struct sl_device *d, const struct sl_op_attention *a) {
-    const struct sl_lz_attention k = {.k = sl_addr_of(a->kv.k),
-                                      .v = sl_addr_of(a->kv.v),
-                                      .q = sl_addr_of(a->q),
-                                      .sinks = sl_addr_of(a->sinks),
-                                      .y = sl_addr_of(a->y),
-                                      .page_table = sl_addr_of(a->page_table),
-                                      .row_seq = sl_addr_of(a->row_seq),
-                                      .row_len = sl_addr_of(a->row_len),
-                                      .k_page_bytes = a->kv.k_page_bytes,
-                                      .v_page_bytes = a->kv.v_page_bytes,
-                                      .n_tok = a->n_tok,
-                                      .n_heads = a->n_heads,
-                                      .n_kv_heads = a->kv.n_kv_heads,
-                                      .dim_k = a->kv.head_dim_k,
-                                      .dim_v = a->kv.head_dim_v,
-                                      .stride_q = a->stride_q,
-                                      .max_pages = a->max_pages,
-                                      .window = a->window,
-                                      .chunk = a->chunk,
-                                      .q8 = a->kv.dtype == SL_DTYPE_Q8_0,
-                                      .v_width = a->kv.head_dim_v,
-                                      .scale = a->scale,
-                                      .softcap = a->softcap};
+    const struct sl_lz_attention k = args_of(a, a->kv.head_dim_v);
     return attend(d, &k);
 }
 
-/* Latents are the keys of one head, whose first elements are its values too. */
+/* chosen: NULL, or n_top positions of each row. */
 static enum sl_status attend_latents(struct sl_device *d, const struct sl_op_latent_attention *a,
                                      const uint32_t *chosen, uint32_t n_top) {
-    uint32_t dim = a->kv.n_latent + a->kv.n_rot;
-    const struct sl_lz_attention k = {.k = sl_addr_of(a->kv.rows),
-                                      .v = sl_addr_of(a->kv.rows),
-                                      .q = sl_addr_of(a->q),
-                                      .y = sl_addr_of(a->y),
-                                      .page_table = sl_addr_of(a->page_table),
-                                      .row_seq = sl_addr_of(a->row_seq),
-                                      .row_len = sl_addr_of(a->row_len),
-                                      .k_page_bytes = a->kv.page_bytes,
-                                      .v_page_bytes = a->kv.page_bytes,
-                                      .n_tok = a->n_tok,
-                                      .n_heads = a->n_heads,
-                                      .n_kv_heads = 1,
-                                      .dim_k = dim,
-                                      .dim_v = a->kv.n_latent,
-                                      .stride_q = a->n_heads * dim,
-                                      .max_pages = a->max_pages,
-                                      .window = a->window,
-                                      .q8 = a->kv.dtype == SL_DTYPE_Q8_0,
-                                      .v_width = dim,
-                                      .scale = a->scale,
-                                      .chosen = sl_addr_of(chosen),
-                                      .n_top = n_top};
+    const struct sl_op_attention op = sl_latent_as_attention(a);
+    struct sl_lz_attention k = args_of(&op, op.kv.head_dim_k);
+    k.chosen = sl_addr_of(chosen), k.n_top = n_top;
     return attend(d, &k);
 }
 
@@ -136,16 +121,6 @@ enum sl_status sl_lz_op_latent_attention(struct sl_device *d,
 
 enum sl_status sl_lz_op_chosen_attention(struct sl_device *d,
                                          const struct sl_op_chosen_attention *a) {
-    const struct sl_op_latent_attention all = {.kv = a->kv,
-                                               .q = a->q,
-                                               .y = a->y,
-                                               .page_table = a->page_table,
-                                               .row_seq = a->row_seq,
-                                               .row_len = a->row_len,
-                                               .n_tok = a->n_tok,
-                                               .n_decode = a->n_decode,
-                                               .n_heads = a->n_heads,
-                                               .max_pages = a->max_pages,
-                                               .scale = a->scale};
+    const struct sl_op_latent_attention all = sl_chosen_as_latent(a);
     return attend_latents(d, &all, a->chosen, a->n_top);
 }

@@ -44,4 +44,31 @@ struct sl_op_latent_attention {
     uint32_t window; /* as in sl_op_attention; caps.latent_window */
 };
 
+/* The same as attention: latents are the keys of one KV head, whose first elements are its values
+ * too. A row of values is then as wide as one of keys. */
+static inline struct sl_op_attention
+sl_latent_as_attention(const struct sl_op_latent_attention *a) {
+    uint32_t dim = a->kv.n_latent + a->kv.n_rot;
+    return (struct sl_op_attention){.kv = {.k = a->kv.rows,
+                                           .v = a->kv.rows,
+                                           .dtype = a->kv.dtype,
+                                           .n_kv_heads = 1,
+                                           .head_dim_k = dim,
+                                           .head_dim_v = a->kv.n_latent,
+                                           .k_page_bytes = a->kv.page_bytes,
+                                           .v_page_bytes = a->kv.page_bytes},
+                                    .q = a->q,
+                                    .y = a->y,
+                                    .page_table = a->page_table,
+                                    .row_seq = a->row_seq,
+                                    .row_len = a->row_len,
+                                    .n_tok = a->n_tok,
+                                    .n_decode = a->n_decode,
+                                    .n_heads = a->n_heads,
+                                    .stride_q = a->n_heads * dim,
+                                    .max_pages = a->max_pages,
+                                    .window = a->window,
+                                    .scale = a->scale};
+}
+
 #endif

@@ -3,6 +3,7 @@
 #ifndef SL_BACKENDS_OPS_INDEX_H
 #define SL_BACKENDS_OPS_INDEX_H
 
+#include "backends/ops/attention.h"
 #include "backends/ops/kv.h"
 
 #include <stdint.h>
@@ -37,6 +38,22 @@ struct sl_op_chosen_attention {
     uint32_t n_tok, n_decode, n_heads, max_pages, n_top;
     float scale;
 };
+
+/* The same over all positions. */
+static inline struct sl_op_latent_attention
+sl_chosen_as_latent(const struct sl_op_chosen_attention *a) {
+    return (struct sl_op_latent_attention){.kv = a->kv,
+                                           .q = a->q,
+                                           .y = a->y,
+                                           .page_table = a->page_table,
+                                           .row_seq = a->row_seq,
+                                           .row_len = a->row_len,
+                                           .n_tok = a->n_tok,
+                                           .n_decode = a->n_decode,
+                                           .n_heads = a->n_heads,
+                                           .max_pages = a->max_pages,
+                                           .scale = a->scale};
+}
 
 /* Which blocks of positions each head of a row attends to. Positions are in blocks of `block`, of
  * which a row sees those that begin before row_len[t]; of these each head chooses n_top, or all

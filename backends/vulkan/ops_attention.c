@@ -155,28 +155,38 @@ static bool takes_prompt(const struct sl_vulkan *v, const struct sl_op_attention
            sl_vk_has_prompt_attention(v, dim);
 }
 
+/* v_width: elements of a row of V. */
+static struct sl_vk_attention args_of(const struct sl_op_attention *a, uint32_t v_width) {
+    return (struct sl_vk_attention){.k = sl_addr_of(a->kv.k),
+                                    .v = sl_addr_of(a->kv.v),
+                                    .q = sl_addr_of(a->q),
+                                    .sinks = sl_addr_of(a->sinks),
+                                    .y = sl_addr_of(a->y),
+                                    .page_table = sl_addr_of(a->page_table),
+                                    .row_seq = sl_addr_of(a->row_seq),
+                                    .row_len = sl_addr_of(a->row_len),
+                                    .k_page_bytes = a->kv.k_page_bytes,
+                                    .v_page_bytes = a->kv.v_page_bytes,
+                                    .heads = a->n_heads | a->kv.n_kv_heads << 16,
+                                    .dims = a->kv.head_dim_k | a->kv.head_dim_v << 16,
+                                    .stride_q = a->stride_q,
+                                    .max_pages = a->max_pages,
+                                    .window = a->window,
+                                    .chunk = a->chunk,
+                                    .scale = a->scale,
+                                    .softcap = a->softcap,
+                                    .v_width = v_width};
+}
+
+/* sl_vk_supports says so of dimensions before anything is loaded. */
+static bool too_large(const struct sl_op_attention *a) {
+    return a->kv.head_dim_k > MAX_HEAD_DIM || a->kv.head_dim_v > MAX_HEAD_DIM ||
+           a->n_heads > 0xffff;
+}
+
 enum sl_status sl_vk_op_attention(struct sl_device *d, const struct sl_op_attention *a) {
-    const struct sl_vk_attention k = {.k = sl_addr_of(a->kv.k),
-                                      .v = sl_addr_of(a->kv.v),
-                                      .q = sl_addr_of(a->q),
-                                      .sinks = sl_addr_of(a->sinks),
-                                      .y = sl_addr_of(a->y),
-                                      .page_table = sl_addr_of(a->page_table),
-                                      .row_seq = sl_addr_of(a->row_seq),
-                                      .row_len = sl_addr_of(a->row_len),
-                                      .k_page_bytes = a->kv.k_page_bytes,
-                                      .v_page_bytes = a->kv.v_page_bytes,
-                                      .heads = a->n_heads | a->kv.n_kv_heads << 16,
-                                      .dims = a->kv.head_dim_k | a->kv.head_dim_v << 16,
-                                      .stride_q = a->stride_q,
-                                      .max_pages = a->max_pages,
-                                      .window = a->window,
-                                      .chunk = a->chunk,
-                                      .scale = a->scale,
-                                      .softcap = a->softcap,
-                                      .v_width = a->kv.head_dim_v};
-    /* sl_vk_supports says so of dimensions before anything is loaded */
-    if (a->kv.head_dim_k > MAX_HEAD_DIM || a->kv.head_dim_v > MAX_HEAD_DIM || a->n_heads > 0xffff)
+    const struct sl_vk_attention k = args_of(a, a->kv.head_dim_v);
+    if (too_large(a))
         return SL_ERR_UNSUPPORTED;
     struct sl_vulkan *v = (struct sl_vulkan *)d;
     if (a->n_decode >= a->n_tok || !takes_prompt(v, a))
@@ -193,26 +203,9 @@ enum sl_status sl_vk_op_attention(struct sl_device *d, const struct sl_op_attent
     return attend_prompt(v, a->n_tok - a->n_decode, &prompt);
 }
 
-/* Latents are the keys of one head, whose first elements are its values too. */
 enum sl_status sl_vk_op_latent_attention(struct sl_device *d,
                                          const struct sl_op_latent_attention *a) {
-    uint32_t dim = a->kv.n_latent + a->kv.n_rot;
-    const struct sl_vk_attention k = {.k = sl_addr_of(a->kv.rows),
-                                      .v = sl_addr_of(a->kv.rows),
-                                      .q = sl_addr_of(a->q),
-                                      .y = sl_addr_of(a->y),
-                                      .page_table = sl_addr_of(a->page_table),
-                                      .row_seq = sl_addr_of(a->row_seq),
-                                      .row_len = sl_addr_of(a->row_len),
-                                      .k_page_bytes = a->kv.page_bytes,
-                                      .v_page_bytes = a->kv.page_bytes,
-                                      .heads = a->n_heads | 1u << 16,
-                                      .dims = dim | a->kv.n_latent << 16,
-                                      .stride_q = a->n_heads * dim,
-                                      .max_pages = a->max_pages,
-                                      .scale = a->scale,
-                                      .v_width = dim};
-    if (dim > MAX_HEAD_DIM || a->n_heads > 0xffff)
-        return SL_ERR_UNSUPPORTED;
-    return attend(d, a->kv.dtype, a->n_tok, &k);
+    const struct sl_op_attention op = sl_latent_as_attention(a);
+    const struct sl_vk_attention k = args_of(&op, op.kv.head_dim_k);
+    return too_large(&op) ? SL_ERR_UNSUPPORTED : attend(d, op.kv.dtype, op.n_tok, &k);
 }
