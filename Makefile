@@ -89,7 +89,7 @@ $(B)/sluice: $(B)/cli/main.o $(LIBS)
 $(B)/%.o: %.c Makefile mk/layers.mk
 	@mkdir -p $(@D)
 	$(call say,cc)
-	$(CC) $(CFLAGS_all) $(isa_flags) $(if $(filter backends/cpu/%,$<),$(KERNEL_$(MODE)),-Wconversion) -c -o $@ $<
+	$(CC) $(CFLAGS_all) $(isa_flags) $(if $(filter backends/cpu/%,$(filter-out backends/cpu/host/%,$<)),$(KERNEL_$(MODE)),-Wconversion) -c -o $@ $<
 
 ifneq ($(PRODUCT_B),$(B))
 $(PRODUCT_B)/%.o: %.c Makefile mk/layers.mk

@@ -9,7 +9,7 @@
  * Machines are seldom quiet: every figure is the best of its repetitions, and with one thread
  * --clock cpu counts only the time that it ran. */
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/pool.h"
+#include "backends/cpu/host/pool.h"
 #include "backends/ops/attention.h"
 #include "backends/ops/elementwise.h"
 #include "backends/ops/index.h"

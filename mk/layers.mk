@@ -18,7 +18,7 @@ LAYER_cli      := common model backends streaming net pull engine cluster server
 # room stands behind those that it uses, so there is no circle; what stands in the folder itself
 # comes last and may use all of them. In backends/ it comes first, behind the arguments of ops: the table that
 # each backend fills, and what they share.
-ROOMS := backends/ops backends backends/kernels backends/cpu/matmul backends/cpu backends/null backends/gpu backends/cuda backends/hip backends/vulkan backends/level_zero backends/registry \
+ROOMS := backends/ops backends backends/kernels backends/cpu/host backends/cpu/matmul backends/cpu backends/null backends/gpu backends/cuda backends/hip backends/vulkan backends/level_zero backends/registry \
   model/gguf model/arch model/tokenizer model/jinja model/grammar model/chat model/synth \
   engine/types engine/step engine/trace engine/sample engine/session engine/heat engine/lane engine/predict \
   engine/reads engine/tables engine/experts engine/weights engine/seq engine/pass engine/layers engine/kv engine/forward \
@@ -29,8 +29,9 @@ ROOMS := backends/ops backends backends/kernels backends/cpu/matmul backends/cpu
 ROOM_backends/ops      :=
 ROOM_backends          := backends/ops
 ROOM_backends/kernels  := backends backends/ops
+ROOM_backends/cpu/host :=
 ROOM_backends/cpu/matmul := backends backends/ops
-ROOM_backends/cpu      := backends backends/ops backends/cpu/matmul
+ROOM_backends/cpu      := backends backends/ops backends/cpu/host backends/cpu/matmul
 ROOM_backends/null     := backends backends/ops
 ROOM_backends/gpu      := backends backends/ops backends/kernels
 ROOM_backends/cuda     := backends backends/ops backends/gpu backends/kernels

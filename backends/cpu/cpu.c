@@ -1,6 +1,7 @@
 /* The CPU as a device: opening, memory, and the op table. */
 #include "backends/cpu/cpu_internal.h"
 
+#include "backends/cpu/host/memory.h"
 #include "backends/immediate.h"
 #include "backends/planned.h"
 #include "common/cpus.h"
@@ -9,64 +10,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
-
-#define HUGE_BYTES ((size_t)2 << 20)
 
 static uint32_t default_threads(void) {
     uint32_t n = sl_cpus_allowed();
     return n < SL_CPU_MAX_THREADS ? n : SL_CPU_MAX_THREADS;
 }
 
-/* Blocks of at least one huge page are mapped on a huge page's boundary, so that weights and KV do
- * not spend their time in the TLB. */
-static size_t huge_round(size_t bytes) {
-    return (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
-}
-
-static enum sl_status cpu_alloc(size_t bytes, void **out_addr) {
-    if (bytes < HUGE_BYTES) {
-        void *p = aligned_alloc(64, bytes < 64 ? 64 : (bytes + 63) / 64 * 64);
-        if (!p)
-            return SL_ERR_NOMEM;
-        *out_addr = p;
-        return SL_OK;
-    }
-    if (bytes > SIZE_MAX / 2)
-        return SL_ERR_NOMEM;
-    size_t size = huge_round(bytes), mapped = size + HUGE_BYTES;
-    char *base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED)
-        return SL_ERR_NOMEM;
-    size_t head = (HUGE_BYTES - (uintptr_t)base % HUGE_BYTES) % HUGE_BYTES;
-    if (head)
-        munmap(base, head);
-    if (mapped - head > size)
-        munmap(base + head + size, mapped - head - size);
-    base += head;
-    madvise(base, size, MADV_HUGEPAGE); /* a kernel without it serves small pages */
-    *out_addr = base;
-    return SL_OK;
-}
-
-static void cpu_free(void *addr, size_t bytes) {
-    if (bytes < HUGE_BYTES)
-        free(addr);
-    else
-        munmap(addr, huge_round(bytes));
-}
-
 static enum sl_status cpu_buffer_alloc(struct sl_device *d, struct sl_buffer *buffer) {
     (void)d;
-    enum sl_status status = cpu_alloc(buffer->bytes, &buffer->addr);
+    enum sl_status status = sl_cpu_alloc(buffer->bytes, &buffer->addr);
     buffer->host = buffer->addr;
     return status;
 }
 
 static void cpu_buffer_free(struct sl_device *d, struct sl_buffer *buffer) {
     (void)d;
-    cpu_free(buffer->addr, buffer->bytes);
+    sl_cpu_free(buffer->addr, buffer->bytes);
 }
 
 static enum sl_status cpu_upload(struct sl_device *d, struct sl_span dst, const void *src) {
@@ -120,9 +80,9 @@ static enum sl_status cpu_configure(struct sl_device *d, const struct sl_device_
     uint64_t bytes = cpu_scratch_bytes(d, limits);
     void *scratch = NULL;
     if (bytes)
-        SL_TRY(cpu_alloc(bytes, &scratch));
+        SL_TRY(sl_cpu_alloc(bytes, &scratch));
     if (cpu->scratch)
-        cpu_free(cpu->scratch, cpu->scratch_bytes);
+        sl_cpu_free(cpu->scratch, cpu->scratch_bytes);
     cpu->scratch = scratch;
     cpu->scratch_bytes = bytes;
     return SL_OK;
@@ -131,7 +91,7 @@ static enum sl_status cpu_configure(struct sl_device *d, const struct sl_device_
 static void cpu_close(struct sl_device *d) {
     struct sl_cpu *cpu = (struct sl_cpu *)d;
     if (cpu->scratch)
-        cpu_free(cpu->scratch, cpu->scratch_bytes);
+        sl_cpu_free(cpu->scratch, cpu->scratch_bytes);
     sl_pool_destroy(&cpu->pool);
     free(cpu);
 }
@@ -292,8 +252,6 @@ void sl_cpu_for_rows(struct sl_cpu *cpu, uint32_t n_rows, size_t row_cost,
 
 /* ---- the registry's entry ---- */
 
-static const char *const isas[] = {"c", "avx2", "avx512", "vnni", NULL}; /* as enum sl_cpu_isa */
-
 static enum sl_status enumerate(struct sl_device_found *out, uint32_t max, uint32_t *out_n,
                                 struct sl_err *err) {
     (void)err;
@@ -314,9 +272,9 @@ static enum sl_status open_number(const struct sl_device_options *options, uint3
         return sl_fail(err, SL_ERR_UNSUPPORTED, "cpu:%u: all CPUs are one device, cpu", number);
     if (options->cpu_isa && *options->cpu_isa) {
         uint32_t i = 0;
-        while (isas[i] && strcmp(options->cpu_isa, isas[i]) != 0)
+        while (sl_cpu_isa_names[i] && strcmp(options->cpu_isa, sl_cpu_isa_names[i]) != 0)
             i++;
-        if (!isas[i])
+        if (!sl_cpu_isa_names[i])
             return sl_fail(err, SL_ERR_CONFIG,
                            "instruction set '%.40s' is unknown: c, avx2, avx512 or vnni",
                            options->cpu_isa);
@@ -355,7 +313,7 @@ static enum sl_status open_planned(const struct sl_device_offer *offer, uint32_t
 
 const struct sl_backend sl_cpu_backend = {.name = "cpu",
                                           .devices = "the host's CPUs",
-                                          .isas = isas,
+                                          .isas = sl_cpu_isa_names,
                                           .kind = SL_DEVICE_HOST,
                                           .enumerate = enumerate,
                                           .open = open_number,

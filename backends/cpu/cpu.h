@@ -20,17 +20,10 @@
 #define SL_BACKENDS_CPU_CPU_H
 
 #include "backends/backend_entry.h"
+#include "backends/cpu/host/isa.h"
 
 /* caps.arithmetic: raise it with every change of these definitions that can change a bit. */
 #define SL_CPU_ARITHMETIC 1u
-
-enum sl_cpu_isa {
-    SL_CPU_C,      /* the definition: plain C */
-    SL_CPU_AVX2,   /* AVX2 + FMA + F16C */
-    SL_CPU_AVX512, /* F, BW, DQ, VL */
-    SL_CPU_VNNI,   /* AVX512 + VNNI + VBMI + BF16 */
-    SL_CPU_BEST,   /* the best that this machine supports */
-};
 
 #define SL_CPU_MAX_THREADS SL_DEVICE_MAX_THREADS
 
@@ -45,9 +38,5 @@ extern const struct sl_backend sl_cpu_backend;
 /* Opens the CPU as a device. Its threads start here and sleep while no op runs. */
 enum sl_status sl_cpu_open(const struct sl_cpu_config *config, struct sl_device **out_device,
                            struct sl_err *err) SL_MUST_CHECK;
-
-/* The best set that this machine supports; at least SL_CPU_C. */
-enum sl_cpu_isa sl_cpu_best_isa(void);
-const char *sl_cpu_isa_name(enum sl_cpu_isa isa);
 
 #endif

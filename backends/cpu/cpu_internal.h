@@ -3,7 +3,7 @@
 #define SL_BACKENDS_CPU_CPU_INTERNAL_H
 
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/pool.h"
+#include "backends/cpu/host/pool.h"
 
 /* Positions per partition of the attention's softmax; see attention.h. */
 #define SL_CPU_ATTN_PART 512u
@@ -175,9 +175,6 @@ void sl_cpu_q8_0_to_f32_c(const void *x, float *y, uint32_t n);
  * row_cost: about how many elements one row touches. */
 void sl_cpu_for_rows(struct sl_cpu *cpu, uint32_t n_rows, size_t row_cost,
                      void (*fn)(void *ctx, uint32_t begin, uint32_t end), void *ctx);
-
-/* isa.c: the CPU's name without its vendor's decoration; never empty. */
-void sl_cpu_brand(char *out, size_t size_bytes);
 
 /* The ops (ops.def), each in the file of its name or family. The front end has checked the
  * arguments. */

@@ -1,5 +1,5 @@
 /* The thread pool: every chunk once, barriers that hold, results that are seen, sleep and wake. */
-#include "backends/cpu/pool.h"
+#include "backends/cpu/host/pool.h"
 
 #include "common/clock.h"
 

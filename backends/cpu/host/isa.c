@@ -1,14 +1,18 @@
 /* What this machine's CPU can do, straight from CPUID and XCR0 (compilers differ in the names that
  * their built-ins know). */
-#include "backends/cpu/cpu_internal.h"
+#include "backends/cpu/host/isa.h"
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-static const char *const isa_names[] = {"c", "avx2", "avx512", "vnni", "best"};
+const char *const sl_cpu_isa_names[] = {"c", "avx2", "avx512", "vnni", NULL};
 
 const char *sl_cpu_isa_name(enum sl_cpu_isa isa) {
-    return (unsigned)isa <= SL_CPU_BEST ? isa_names[isa] : "unknown";
+    if (isa == SL_CPU_BEST)
+        return "best";
+    return (unsigned)isa < SL_CPU_BEST ? sl_cpu_isa_names[isa] : "unknown";
 }
 
 #if defined(__x86_64__)

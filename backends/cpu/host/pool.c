@@ -5,7 +5,7 @@
  * On a busy machine the kernel may put two of our threads on one CPU, and as they wait for one
  * another in turn, both look content: its balancer left them there for seconds (a run then took 33
  * us instead of 0.3). So a helper that waits long and finds itself on another's CPU moves away. */
-#include "backends/cpu/pool.h"
+#include "backends/cpu/host/pool.h"
 
 #include "common/clock.h"
 #include "common/cpus.h"

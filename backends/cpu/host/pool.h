@@ -2,8 +2,8 @@
  *
  * Between runs helpers spin for a short while, then sleep on a futex: decode makes hundreds of
  * short runs per token, while an idle server must cost nothing. One caller at a time. */
-#ifndef SL_BACKENDS_CPU_POOL_H
-#define SL_BACKENDS_CPU_POOL_H
+#ifndef SL_BACKENDS_CPU_HOST_POOL_H
+#define SL_BACKENDS_CPU_HOST_POOL_H
 
 #include "common/status.h"
 
