@@ -166,22 +166,24 @@ enum sl_status sl_cpu_l2_norm(struct sl_device *d, const struct sl_op_l2_norm *a
 
 /* ---- by sequences ---- */
 
-/* The page of the state before row t; NULL: t is the first position. */
-static const void *state_before(const struct sl_state_view *s, uint32_t t) {
-    uint32_t len = s->row_len[t];
-    if (len < 2)
-        return NULL;
-    size_t page = s->page_table[(size_t)s->row_seq[t] * s->max_pages + (len - 2) / PAGE];
-    return (const char *)s->pages + page * s->page_bytes;
+/* Does row t go on from the row before it in the call? */
+static bool follows(const struct sl_state_view *s, uint32_t t) {
+    return t && s->row_seq[t] == s->row_seq[t - 1] && s->row_len[t] == s->row_len[t - 1] + 1;
 }
 
 static void *state_behind(const struct sl_state_view *s, uint32_t t) {
     return (char *)s->pages + (size_t)(s->slot[t] / PAGE) * s->page_bytes;
 }
 
-/* Does row t go on from the row before it in the call? */
-static bool follows(const struct sl_state_view *s, uint32_t t) {
-    return t && s->row_seq[t] == s->row_seq[t - 1] && s->row_len[t] == s->row_len[t - 1] + 1;
+/* The page of the state before row t; NULL: t is the first position. */
+static const void *state_before(const struct sl_state_view *s, uint32_t t) {
+    uint32_t len = s->row_len[t];
+    if (follows(s, t))
+        return state_behind(s, t - 1);
+    if (len < 2)
+        return NULL;
+    size_t page = s->page_table[(size_t)s->row_seq[t] * s->max_pages + (len - 2) / PAGE];
+    return (const char *)s->pages + page * s->page_bytes;
 }
 
 /* Is the state behind row t kept: does the next row belong to another page, or to another sequence?

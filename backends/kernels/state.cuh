@@ -14,7 +14,7 @@
 __device__ __forceinline__ bool sl_state_follows(const struct sl_karg_state &s, uint32_t t) {
     return t && s.row_seq[t] == s.row_seq[t - 1] && s.row_len[t] == s.row_len[t - 1] + 1;
 }
-/* The state before row t; NULL: t is the first position. */
+/* The state before row t, which goes on from none in the call; NULL: t is the first position. */
 __device__ __forceinline__ const float *sl_state_before(const struct sl_karg_state &s, uint32_t t) {
     uint32_t len = s.row_len[t];
     if (len < 2)
@@ -26,8 +26,9 @@ __device__ __forceinline__ float *sl_state_behind(const struct sl_karg_state &s,
     return (float *)((char *)s.pages + (size_t)(s.slot[t] / SL_STATE_PAGE) * s.page_bytes);
 }
 /* The last row of t's sequence in this call that writes t's page. Rows of a sequence follow one
- * another, so that row t + n is the n-th behind row t if its length says so; and pages of 64 rows
- * may be one and the same, where only the state behind the last of them is kept. */
+ * another, so that row t + n is the n-th behind row t if its length says so. Pages of 64 rows may
+ * be one and the same, where only the state behind the last of them is kept; and rows of 64
+ * positions may each have a page. */
 __device__ __forceinline__ uint32_t sl_state_last_in_page(const struct sl_karg_state &s,
                                                           uint32_t t) {
     uint32_t page = s.slot[t] / SL_STATE_PAGE, n = SL_STATE_PAGE - 1 - s.slot[t] % SL_STATE_PAGE;
@@ -36,7 +37,7 @@ __device__ __forceinline__ uint32_t sl_state_last_in_page(const struct sl_karg_s
            s.slot[t + n + 1] / SL_STATE_PAGE == page)
         n += SL_STATE_PAGE;
     while (t + n >= s.n_tok || s.row_seq[t + n] != s.row_seq[t] ||
-           s.row_len[t + n] != s.row_len[t] + n)
+           s.row_len[t + n] != s.row_len[t] + n || s.slot[t + n] / SL_STATE_PAGE != page)
         n--;
     return t + n;
 }

@@ -9,10 +9,13 @@
 
 /* A state that every row of a sequence reads and replaces, kept by pages: page p at pages +
  * p*page_bytes holds the state behind the last of its positions that was computed. Row t has
- * position row_len[t] - 1 and writes page slot[t] / SL_KV_PAGE_TOKENS; the state before it is in
- * page page_table[row_seq[t] * max_pages + (row_len[t] - 2) / SL_KV_PAGE_TOKENS], which may be the
- * same, and is zero before the first position. Rows of one sequence are adjacent, in the
- * order of their positions and without gaps. Each op defines the layout of a page. */
+ * position row_len[t] - 1 and writes page slot[t] / SL_KV_PAGE_TOKENS. The state before it is what
+ * the row before it in the call left, if that has the position before it in its sequence, whichever
+ * page that wrote; else it is in page page_table[row_seq[t] * max_pages + (row_len[t] - 2) /
+ * SL_KV_PAGE_TOKENS], which may be the same as row t's, and is zero before the first position. Rows
+ * of one sequence are adjacent, in the order of their positions and without gaps; those that write
+ * the same page are too, and each page that is written holds the state behind the last of them.
+ * Each op defines the layout of a page. */
 struct sl_state_view {
     void *pages;
     size_t page_bytes;

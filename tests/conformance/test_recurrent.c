@@ -132,6 +132,20 @@ static void add_rows(struct rows *r, uint32_t seq, uint32_t pos, uint32_t n) {
     }
 }
 
+/* Rows of two sequences, each of which leaves its state in a page of its own: those behind a
+ * sequence's first in pages of the third one, over a page's end and within one. */
+static void add_rows_apart(struct rows *r) {
+    static const uint32_t pos[] = {62, 130}, n[] = {5, 2};
+    uint32_t spare = 0;
+    for (uint32_t seq = 0; seq < 2; seq++) {
+        add_rows(r, seq, pos[seq], n[seq]);
+        for (uint32_t i = 1; i < n[seq]; i++) {
+            uint32_t *slot = &r->slot[r->n - n[seq] + i];
+            *slot = r->table[2 * MAX_PAGES + spare++] * PAGE + *slot % PAGE;
+        }
+    }
+}
+
 /* Rows that pass pages of which only the state behind the last is kept: the table has that page for
  * the others too, from here on. */
 static void add_rows_with_gaps(struct rows *r) {
@@ -250,6 +264,9 @@ static void conv_silu(void) {
             add_rows(&r, 1, 0, n[i] > 100 ? 3 : 64); /* a page to its end */
             one_conv(&r, n[i], taps, CONF_PLAIN, false);
             r.n = 0;
+            add_rows_apart(&r);
+            one_conv(&r, n[i], taps, CONF_PLAIN, false);
+            r.n = 0;
             add_rows_with_gaps(&r);
             one_conv(&r, n[i], taps, CONF_PLAIN, false);
         }
@@ -343,6 +360,9 @@ static void short_conv(void) {
             add_rows(&r, 2, 63, 1);                  /* the last of a page */
             add_rows(&r, 0, 61, 70);                 /* over a page and more */
             add_rows(&r, 1, 0, n[i] > 100 ? 3 : 64); /* a page to its end */
+            one_short_conv(&r, n[i], taps, CONF_PLAIN);
+            r.n = 0;
+            add_rows_apart(&r);
             one_short_conv(&r, n[i], taps, CONF_PLAIN);
             r.n = 0;
             add_rows_with_gaps(&r);
@@ -500,6 +520,9 @@ static void delta_rule(void) {
         add_rows(&r, 0, 61, 70);
         add_rows(&r, 1, 0, 17);
         one_delta(&c, 100 + (uint32_t)i);
+        r.n = 0;
+        add_rows_apart(&r);
+        one_delta(&c, 700 + (uint32_t)i);
         r.n = 0;
         add_rows_with_gaps(&r);
         one_delta(&c, 200 + (uint32_t)i);
@@ -749,6 +772,9 @@ static void state_scan(void) {
         add_rows(&r, 1, 0, 150);
         one_scan(&c, 200 + (uint32_t)i, true);
         r.n = 0;
+        add_rows_apart(&r);
+        one_scan(&c, 800 + (uint32_t)i, false);
+        r.n = 0;
         add_rows_with_gaps(&r);
         one_scan(&c, 300 + (uint32_t)i, false);
     }
@@ -864,6 +890,9 @@ static void channel_scan(void) {
         r.n = 0;
         add_rows(&r, 1, 0, 150);
         one_channels(&r, n[i], n_state[i], true);
+        r.n = 0;
+        add_rows_apart(&r);
+        one_channels(&r, n[i], n_state[i], false);
         r.n = 0;
         add_rows_with_gaps(&r);
         one_channels(&r, n[i], n_state[i], false);
@@ -1013,6 +1042,9 @@ static void channel_delta(void) {
         r.n = 0;
         add_rows(&r, 1, 0, 150);
         one_kda(&r, heads[s], n_k[s], n_v[s], bound, true);
+        r.n = 0;
+        add_rows_apart(&r);
+        one_kda(&r, heads[s], n_k[s], n_v[s], bound, false);
         r.n = 0;
         add_rows_with_gaps(&r);
         one_kda(&r, heads[s], n_k[s], n_v[s], bound, false);

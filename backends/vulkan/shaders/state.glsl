@@ -7,7 +7,7 @@ bool follows(uint t) {
     return t != 0u && u32s(a.row_seq).v[t] == u32s(a.row_seq).v[t - 1u] &&
            u32s(a.row_len).v[t] == u32s(a.row_len).v[t - 1u] + 1u;
 }
-/* The state before row t; 0: t is the first position. */
+/* The state before row t, which goes on from none in the call; 0: t is the first position. */
 uint64_t state_before(uint t) {
     uint len = u32s(a.row_len).v[t];
     if (len < 2u)
