@@ -99,6 +99,8 @@ static enum sl_status open_prefixes(struct sl_engine *e, struct sl_err *err) {
         sl_prefix_disk_keys(e->disk, &secret, &root);
     if (e->plan.n_tails)
         SL_TRY(sl_tail_pages_create(e->plan.n_tails, e->plan.n_pages, &e->tails, err));
+    for (uint32_t i = 0; e->draft_tails && i < e->plan.config.parallel * e->plan.draft_tails; i++)
+        e->draft_tails[i] = sl_tail_take(e->tails);
     return sl_prefix_tree_create(e->plan.n_pages, secret, root, &e->prefixes, err);
 }
 
@@ -225,6 +227,10 @@ static enum sl_status make_tables(struct sl_engine *e, struct sl_err *err) {
               sl_page_table_init(&e->pages, c->parallel, e->plan.session_pages) == SL_OK;
     if (ok && e->plan.n_tails)
         ok = sl_page_table_init(&e->tail_table, c->parallel, e->plan.session_pages) == SL_OK;
+    if (ok && e->drafts && e->plan.draft_tails) {
+        e->draft_tails = calloc((size_t)c->parallel * e->plan.draft_tails, sizeof *e->draft_tails);
+        ok = e->draft_tails;
+    }
     for (uint32_t i = 0; i < n_micro_batches && ok; i++) {
         ok = sl_micro_batch_init(&e->micro_batches[i], i, last) == SL_OK;
         e->n_micro_batches += ok;
@@ -270,14 +276,14 @@ static bool stopping(void *ctx) {
     return atomic_load_explicit(&e->stop, memory_order_relaxed);
 }
 
-/* Draft rows must not be seen in what they have left: no state that every row replaces, no record
- * of what each row chose. */
+/* Draft rows must not be seen in what they have left: no state that cannot go back, no record of
+ * what each row chose. */
 static bool can_draft(const struct sl_engine *e) {
     const struct sl_engine_config *c = &e->plan.config;
     struct sl_seq_config seq = {c->kv_dtype, c->seq_source, true};
     if (!c->draft_tokens || (!c->draft_source && !e->model->hp.n_draft))
         return false;
-    if (sl_seq_shape(e->model, &seq).once_bytes) {
+    if (sl_seq_shape(e->model, &seq).once_bytes && !e->plan.draft_tails) {
         sl_warn("no tokens are drafted: the model has layers with a state that cannot go back");
         return false;
     }
@@ -399,6 +405,7 @@ void sl_engine_destroy(struct sl_engine **pe) {
     sl_page_table_release(&e->tail_table);
     sl_kv_pages_release(&e->kv);
     sl_sampler_space_release(&e->space);
+    free(e->draft_tails);
     free(e->slots);
     free(e->published);
     pthread_mutex_destroy(&e->published_lock);

@@ -36,7 +36,7 @@ static enum sl_status score(struct sl_engine *e, struct sl_job *job) {
     for (uint32_t pos = 0; pos < s->n_ids && status == SL_OK;) {
         uint32_t n = s->n_ids - pos < batch ? s->n_ids - pos : batch;
         sl_slot_pass(e, 0, &held, pos);
-        status = sl_slot_reserve(e, 0, &held, pos + n);
+        status = sl_slot_reserve(e, 0, &held, pos + n, pos + n);
         if (status != SL_OK) {
             status = sl_fail(job->err, status, "no KV pages to score %u tokens", s->n_ids);
             break;

@@ -124,9 +124,10 @@ struct subject {
 };
 
 /* Tail pages that a session holds at most while steps are under way: those before the page that its
- * next row is in, and those of all rows that it may have in them. */
+ * next row is in, and those of all rows that it may have in them, and of positions that a draft
+ * layer writes behind them. */
 static uint32_t tails_held(const struct sl_memory_plan *p, const struct sl_seq_shape *shape) {
-    uint32_t rows = p->config.batch_tokens * p->n_micro_batches;
+    uint32_t rows = p->config.batch_tokens * p->n_micro_batches + p->config.draft_tokens;
     uint32_t all = shape->tail_pages + (rows + SL_KV_PAGE_TOKENS - 2) / SL_KV_PAGE_TOKENS + 1;
     /* With gaps: the page that it goes on writing, and of each step what sl_slot_reserve() takes.
      */
@@ -145,15 +146,35 @@ static uint32_t tails_kept(const struct sl_memory_plan *p, const struct sl_seq_s
     return like_pages < n ? max_u32((uint32_t)like_pages, n < 2 ? n : 2) : n;
 }
 
-/* Whether stores with a limited reach have pages of their own: where that takes fewer. All stages
- * decide alike, since all have the same page tables. */
+/* A draft's row leaves the state behind it in a page of its own, so that the session can go on from
+ * the last one that was right. That takes tail pages which hold states alone: whatever else were in
+ * them would be in the page that the row before it has written. And the draft layer, which is given
+ * rows that nobody keeps, must have no state. */
+static uint32_t draft_tails(const struct sl_model *whole, const struct sl_engine_config *c,
+                            const struct sl_seq_config *seq, const struct sl_seq_shape *shape) {
+    const struct sl_layer *last = &whole->layers[whole->hp.n_layer - 1];
+    if (!c->draft_tokens || (!c->draft_source && !whole->hp.n_draft) || !shape->tail_gaps)
+        return 0;
+    struct sl_seq_store stores[SL_SEQ_STORES];
+    uint32_t n = last->spec.draft ? sl_seq_stores(&last->spec, seq, stores) : 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!stores[i].repeatable)
+            return 0;
+    return c->draft_tokens;
+}
+
+/* Whether stores with a limited reach have pages of their own: where that takes fewer, or drafts
+ * need it. All stages decide alike, since all have the same page tables. */
 static void plan_tails(const struct sl_model *whole, struct sl_memory_plan *p) {
     const struct sl_engine_config *c = &p->config;
     struct sl_seq_config seq = {c->kv_dtype, c->seq_source, true};
     struct sl_seq_shape shape = sl_seq_shape(whole, &seq);
     uint32_t each = tails_held(p, &shape) + tails_kept(p, &shape);
-    bool worth = shape.tail_bytes && each < p->session_pages;
-    p->n_tails = worth ? each * c->parallel : 0;
+    p->draft_tails = draft_tails(whole, c, &seq, &shape);
+    if (p->draft_tails && each > p->session_pages)
+        each = p->session_pages;
+    bool worth = shape.tail_bytes && (each < p->session_pages || p->draft_tails);
+    p->n_tails = worth ? (each + p->draft_tails) * c->parallel : 0;
     p->tail_pages = worth ? shape.tail_pages : 0;
     p->tail_gaps = worth && shape.tail_gaps;
     p->tail_page_bytes = worth ? shape.tail_bytes : 0;

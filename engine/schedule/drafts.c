@@ -8,14 +8,20 @@
  * the first wrong draft on, the remaining rows are dropped. Their KV lies behind the session's last
  * position, where nobody reads it before the right rows have been written over it.
  *
- * Who drafts: the model's own layer (draft_layer.c), or a source of the configuration.
+ * A state that every row replaces is another matter. A draft's row leaves the state behind it in a
+ * tail page that the slot has for that, and the row before it keeps its own, so that each is there
+ * when the step has ended. For a draft that was right the page takes the place of the one in the
+ * page table that held the state before, which is free for a draft then: nothing is copied.
  *
- * A state that every row replaces cannot be restored, so models with such layers get no drafts. */
+ * Who drafts: the model's own layer (draft_layer.c), or a source of the configuration. */
 #include "engine/schedule/schedule.h"
 
 #include "common/metrics.h"
 
+#include <assert.h>
 #include <string.h>
+
+#define PAGE SL_KV_PAGE_TOKENS
 
 /* Does the step have room for drafts? For a session whose next row is that of its last token. */
 static bool may_draft(const struct sl_session *s) {
@@ -63,10 +69,36 @@ void sl_drafts_share(struct sl_engine *e, bool keep_all) {
     }
 }
 
+/* The tail page of the state behind the draft at i of a slot. */
+static uint32_t *tail_of(const struct sl_engine *e, uint32_t slot, uint32_t i) {
+    return &e->draft_tails[slot * e->plan.draft_tails + i];
+}
+
+void sl_draft_add_row(struct sl_engine *e, struct sl_step *step, const struct sl_session *s,
+                      uint32_t i, uint32_t pos) {
+    sl_step_add_row(e, step, s->slot, pos, s->draft[i]);
+    if (e->draft_tails)
+        step->tail_slot[step->n_rows - 1] = *tail_of(e, s->slot, i) * PAGE + pos % PAGE;
+}
+
+/* The session goes on from the state behind the draft at i, in position pos. */
+static void keep_state(struct sl_engine *e, const struct sl_session *s, uint32_t i, uint32_t pos) {
+    uint32_t at = pos / PAGE, *kept = tail_of(e, s->slot, i);
+    uint32_t before = sl_page_table_get(&e->tail_table, s->slot, at);
+    assert(at >= s->held.tail_first && at < s->held.tail_end);
+    /* It is no other page's, too. */
+    assert(at == s->held.tail_first ||
+           sl_page_table_get(&e->tail_table, s->slot, at - 1) != before);
+    sl_page_table_set(&e->tail_table, s->slot, at, *kept);
+    *kept = before;
+}
+
 bool sl_draft_take(struct sl_engine *e, struct sl_session *s, uint32_t i) {
     if (!sl_session_runs(s) || atomic_load(&s->cancel) ||
         s->history[s->n_history - 1] != s->draft[i])
         return false;
+    if (e->draft_tails)
+        keep_state(e, s, i, s->n_kv);
     s->n_kv++;
     s->n_fed++;
     s->n_draft_accepted++;

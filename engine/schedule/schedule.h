@@ -49,6 +49,7 @@ struct sl_engine {
     struct sl_page_table pages;      /* of the slots */
     struct sl_page_table tail_table; /* the same, of tail pages; empty where there are none */
     struct sl_tail_pages *tails;     /* NULL: there are none */
+    uint32_t *draft_tails; /* [parallel, plan.draft_tails] for states behind drafts; else NULL */
     struct sl_prefix_tree *prefixes;
     struct sl_prefix_ram *ram; /* NULL: the pool's pages are in RAM themselves, or none was given */
     struct sl_prefix_disk *disk;        /* NULL: prefixes are kept in memory only */
@@ -120,11 +121,12 @@ enum sl_status sl_show_create(struct sl_engine *e, struct sl_err *err) SL_MUST_C
 static inline bool sl_is_fatal(enum sl_status status) {
     return sl_stage_is_broken(status);
 }
-/* slot_pages.c: takes pages and tail pages for a slot, until it has those of n_tokens positions;
- * `held` is kept up to date, also on a failure. SL_ERR_DEVICE_OOM cannot happen while every slot
- * keeps to ctx_tokens and gives back, before each step, the tail pages that it no longer needs. */
+/* slot_pages.c: takes pages and tail pages for a slot, until it has those of n_tokens positions,
+ * and of those up to n_ahead, where no state is left; `held` is kept up to date, also on a failure.
+ * SL_ERR_DEVICE_OOM cannot happen while every slot keeps to ctx_tokens and gives back, before each
+ * step, the tail pages that it no longer needs. */
 enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held,
-                               uint32_t n_tokens) SL_MUST_CHECK;
+                               uint32_t n_tokens, uint32_t n_ahead) SL_MUST_CHECK;
 /* Of a slot that shares none: gives back the tail pages that rows from position n_done on do not
  * need; all pages. */
 void sl_slot_pass(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held, uint32_t n_done);
@@ -242,6 +244,9 @@ enum sl_status sl_draft_layer_step(struct sl_engine *e, const struct sl_micro_ba
 /* drafts.c: which sessions' drafts go into the step being built, after sl_share_rows(); none where
  * rows are kept. */
 void sl_drafts_share(struct sl_engine *e, bool keep_all);
+/* Adds the row of the token at i of a session's draft, at position pos, to the step. */
+void sl_draft_add_row(struct sl_engine *e, struct sl_step *step, const struct sl_session *s,
+                      uint32_t i, uint32_t pos);
 /* Was the session's latest token the one at i of its draft, and does the session go on? Then the
  * draft's row becomes part of its history. */
 bool sl_draft_take(struct sl_engine *e, struct sl_session *s, uint32_t i);

@@ -105,9 +105,10 @@ static uint32_t next_tail_end(const struct sl_engine *e, const struct sl_held_pa
 }
 
 enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held,
-                               uint32_t n_tokens) {
-    uint32_t need = (n_tokens + PAGE - 1) / PAGE;
-    enum sl_status status = take_pages(e, slot, held, need);
+                               uint32_t n_tokens, uint32_t n_ahead) {
+    enum sl_status status = take_pages(e, slot, held, (n_ahead + PAGE - 1) / PAGE);
+    /* With gaps, a tail page is that of the last state in it. */
+    uint32_t need = ((e->plan.tail_gaps ? n_tokens : n_ahead) + PAGE - 1) / PAGE;
     while (e->tails && held->tail_end < need && status == SL_OK)
         status = take_tail(e, slot, held, next_tail_end(e, held, n_tokens));
     return status;

@@ -38,7 +38,8 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_micro_batch *l, bo
                                                      .drafts = drafts,
                                                      .out = UINT32_MAX};
         sl_session_pass(e, s);
-        SL_TRY(sl_slot_reserve(e, s->slot, &s->held, sl_draft_layer_positions(e, s, end + drafts)));
+        SL_TRY(sl_slot_reserve(e, s->slot, &s->held, end + drafts,
+                               sl_draft_layer_positions(e, s, end + drafts)));
         for (uint32_t pos = s->n_fed; pos < end; pos++)
             sl_step_add_row(e, step, s->slot, pos, s->history[pos]);
         if (step->keep_all) {
@@ -48,7 +49,7 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_micro_batch *l, bo
             add_out(step, s);
         }
         for (uint32_t j = 0; j < drafts; j++) {
-            sl_step_add_row(e, step, s->slot, end + j, s->draft[j]);
+            sl_draft_add_row(e, step, s, j, end + j);
             add_out(step, s);
         }
     }

@@ -132,7 +132,8 @@ uint64_t sl_micro_batches_bytes(const struct sl_memory_plan *plan) {
     const struct sl_engine_config *c = &plan->config;
     uint32_t n = plan->n_micro_batches;
     /* n_logit_rows at most, which plan may not have: it need not be the last stage's. */
-    uint32_t most_out = c->parallel > SL_SCORE_ROWS ? c->parallel : SL_SCORE_ROWS;
+    uint32_t rows_out = c->parallel * (1 + c->draft_tokens);
+    uint32_t most_out = rows_out > SL_SCORE_ROWS ? rows_out : SL_SCORE_ROWS;
     uint64_t pages =
         sl_page_table_bytes(c->parallel, plan->session_pages) * (plan->n_tails ? 2 : 1);
     uint64_t micro_batch = sizeof(struct sl_micro_batch) +
@@ -146,7 +147,8 @@ uint64_t sl_micro_batches_bytes(const struct sl_memory_plan *plan) {
                       sizeof(uint32_t) +
                   c->batch_tokens
             : 0;
-    return pages + n * micro_batch + draft_layer;
+    uint64_t draft_tails = (uint64_t)c->parallel * plan->draft_tails * sizeof(uint32_t);
+    return pages + n * micro_batch + draft_layer + draft_tails;
 }
 
 void sl_micro_batch_begin(struct sl_micro_batch *l) {

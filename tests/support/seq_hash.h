@@ -68,8 +68,10 @@ static inline void seq_hash_row(struct seq_hash *s, const struct sl_seq_rows *r,
     const struct sl_step *step = r->step;
     uint32_t pos = (uint32_t)step->pos[row], seq = step->row_seq[row];
     struct seq_hash_state old = {.text = 14695981039346656037u, .rows = 7}, again;
+    bool follows = row && step->row_seq[row - 1] == seq && (uint32_t)step->pos[row - 1] + 1 == pos;
     if (pos) {
-        uint32_t page = sl_page_table_get(r->pages, seq, (pos - 1) / SL_KV_PAGE_TOKENS);
+        uint32_t page = follows ? r->slot[row - 1] / SL_KV_PAGE_TOKENS
+                                : sl_page_table_get(r->pages, seq, (pos - 1) / SL_KV_PAGE_TOKENS);
         memcpy(&old, r->part[0] + page * sizeof old, sizeof old);
         memcpy(&again, r->part[1] + page * sizeof again, sizeof again);
         again = (struct seq_hash_state){~again.text, ~again.rows, ~again.n};
@@ -149,16 +151,21 @@ static inline void seq_hash_text(struct seq_hash *s, const uint32_t *ids, uint32
         fail_msg("layer %u has never seen position %u of a text", layer, missing);
 }
 
-/* All texts have been told. */
-static inline void seq_hash_end(struct seq_hash *s) {
+/* Whichever texts there were. */
+static inline void seq_hash_release(struct seq_hash *s) {
     if (s->wrong[0])
         fail_msg("%s", s->wrong);
+    free(s->seen);
+    pthread_mutex_destroy(&s->lock);
+}
+
+/* All texts have been told. */
+static inline void seq_hash_end(struct seq_hash *s) {
     for (uint32_t i = 0; i < SEQ_HASH_ROOM; i++)
         if (s->seen[i].n && !s->seen[i].known)
             fail_msg("layer %u had a state of %u positions of no text", s->seen[i].layer,
                      s->seen[i].n);
-    free(s->seen);
-    pthread_mutex_destroy(&s->lock);
+    seq_hash_release(s);
 }
 
 #endif

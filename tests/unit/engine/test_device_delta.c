@@ -20,6 +20,7 @@
 static struct test_model tiny;
 static struct card_source source;
 static struct run *want[6]; /* computed alone, in one slice, with nothing known */
+static bool drafting;       /* with drafts of these answers, most of them right */
 
 /* Texts 0 and 1 begin alike for five pages, 2 and 3 for 20 positions. */
 static struct run *make(uint32_t i) {
@@ -35,11 +36,35 @@ static struct run *make(uint32_t i) {
     return r;
 }
 
+/* What follows in the text whose beginning is known, with errors; another text's, or nothing, where
+ * there is none. */
+static uint32_t propose(const struct sl_draft_source *s, const uint32_t *history,
+                        uint32_t n_history, uint32_t most, uint32_t *out_ids) {
+    (void)s;
+    for (uint32_t i = 0; i < N_TEXTS; i++) {
+        const struct run *w = want[i];
+        uint32_t n = n_history - w->req.n_prompt;
+        if (n_history < w->req.n_prompt || n >= w->n ||
+            memcmp(history, w->prompt, w->req.n_prompt * sizeof *history) != 0)
+            continue;
+        struct sl_rng rng = {n_history};
+        uint32_t wrong = sl_rng_below(&rng, 2 * most);
+        for (uint32_t j = 0; j < most; j++)
+            out_ids[j] = j == wrong || n + j >= w->n ? 7 : w->tokens[n + j].id;
+        return most;
+    }
+    return 0;
+}
+
+static const struct sl_draft_source drafts = {propose};
+
 static void finish(struct run *r, uint32_t i) {
     wait_run(r);
     assert_int_equal(r->result.status, SL_OK);
     assert_int_equal(r->n, N_ANSWER);
     assert_same_tokens(want[i], r);
+    if (drafting && !r->park_every)
+        assert_true(r->result.n_draft_accepted > N_ANSWER / 4);
     free_run(r);
 }
 
@@ -70,6 +95,11 @@ static int setup_moe(void **state) {
     return open_arch("qwen35moe");
 }
 
+static int setup_drafts(void **state) {
+    drafting = true;
+    return setup_moe(state);
+}
+
 static int setup_next(void **state) {
     (void)state;
     return open_arch("qwen3next");
@@ -85,6 +115,7 @@ static int teardown(void **state) {
     for (uint32_t i = 0; i < N_TEXTS; i++)
         free_run(want[i]);
     close_model(&tiny);
+    drafting = false;
     return 0;
 }
 
@@ -94,6 +125,8 @@ static struct sl_engine_config config(uint32_t parallel, uint32_t batch) {
                                      .parallel = parallel,
                                      .batch_tokens = batch,
                                      .queue_max = 64,
+                                     .draft_source = drafting ? &drafts : NULL,
+                                     .draft_tokens = drafting ? 3 : 0,
                                      .no_warm_up = true};
 }
 
@@ -105,7 +138,9 @@ static struct sl_engine *start(const struct sl_engine_config *c) {
 }
 
 static void stop(struct sl_engine **e) {
-    assert_int_equal(sl_tail_n_unused((*e)->tails), (*e)->plan.n_tails);
+    const struct sl_memory_plan *p = &(*e)->plan;
+    assert_int_equal(sl_tail_n_unused((*e)->tails) + p->config.parallel * p->draft_tails,
+                     p->n_tails);
     sl_engine_destroy(e);
 }
 
@@ -267,14 +302,16 @@ static void planned(void **state) {
     assert_true(p.tail_gaps && p.tail_page_bytes > 0);
     uint64_t like = p.session_pages * p.page_bytes / p.tail_page_bytes, kept = 128 / 16;
     kept = like < kept ? like : kept;
-    assert_int_equal(p.n_tails, 3 * (2 + SL_TAILS_A_STEP + (kept < 2 ? 2 : kept)));
+    uint32_t few = 2 + SL_TAILS_A_STEP + (kept < 2 ? 2 : (uint32_t)kept);
+    assert_int_equal(p.n_tails, 3 * (few + c.draft_tokens));
     c.batch_tokens = 4096;
     assert_ok(sl_memory_plan_make(tiny.model, &c, NULL, &large, &test_err));
     assert_int_equal(large.n_tails, p.n_tails);
-    /* In few pages every page has its state. */
+    /* In few pages every page has its state, unless drafts need states that are pages alone. */
     c.ctx_tokens = 300;
     assert_ok(sl_memory_plan_make(tiny.model, &c, NULL, &p, &test_err));
-    assert_true(!p.n_tails && !p.tail_gaps);
+    assert_int_equal(p.n_tails, drafting ? 3 * (5 + 3) : 0);
+    assert_int_equal(p.tail_gaps, drafting);
 }
 
 /* ---- experts that are read ---- */
@@ -370,6 +407,7 @@ int main(void) {
     int failed = cmocka_run_group_tests(tests, setup_moe, teardown);
     if (UNDER_TSAN) /* the same threads */
         return failed;
+    failed += cmocka_run_group_tests(tests, setup_drafts, teardown);
     failed += cmocka_run_group_tests(tests, setup_dense, teardown);
     if (UNDER_ASAN || BEHIND_BYTES) /* the same layers as qwen35moe */
         return failed;

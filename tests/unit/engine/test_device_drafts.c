@@ -3,6 +3,7 @@
  * answer and errs as often as it is told to. */
 #include "tests/support/card.h"
 #include "tests/support/folder.h"
+#include "tests/support/seq_hash.h"
 #include "tests/support/slow_build.h"
 #include "tests/unit/engine/draft_requests.h"
 
@@ -112,11 +113,37 @@ static void every_kind(void **state) {
     }
 }
 
-/* A state cannot be gone back from: no draft goes into a step. */
-static void states_get_none(void **state) {
+/* States that every row replaces: delta nets of three kinds, state spaces of two, convolutions. In
+ * contexts that are short enough for a state a page, and longer ones. */
+static void every_state(void **state) {
     (void)state;
-    struct sl_synth_config sc = tiny_config("qwen35moe");
-    compare_ways(&sc, config(), false);
+    static const char *const archs[] = {"qwen35moe",     "kimi-linear", "lfm2moe",
+                                        "granitehybrid", "jamba",       "qwen3next",
+                                        "bailingmoe3",   "qwen35",      "nemotron_h_moe"};
+    for (size_t i = 0; i < BY_BUILD(sizeof archs / sizeof *archs, 3, 2); i++) {
+        struct sl_synth_config sc = tiny_config(archs[i]);
+        struct sl_engine_config c = config();
+        c.ctx_tokens = i % 2 ? 1000 : c.ctx_tokens;
+        compare_ways(&sc, c, true);
+    }
+}
+
+static struct seq_hash hash;
+
+/* A running hash over the rows beside keys and values of all positions finds the row before each.
+ * Beside those of a window, which are in the same pages, no draft goes into a step. */
+static void states_beside(void **state) {
+    (void)state;
+    static const char *const archs[] = {"qwen3moe", "gpt-oss"};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sl_synth_config sc = tiny_config(archs[i]);
+        struct sl_engine_config c = config();
+        seq_hash_init(&hash, sc.n_layer);
+        c.ctx_tokens = 1000;
+        c.seq_source = &hash.source;
+        compare_ways(&sc, c, !i);
+        seq_hash_release(&hash);
+    }
 }
 
 static void quantised(void **state) {
@@ -338,11 +365,11 @@ static void counted(void **state) {
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind), cmocka_unit_test(states_get_none),
-        cmocka_unit_test(quantised),  cmocka_unit_test(streamed),
-        cmocka_unit_test(cards),      cmocka_unit_test(ends),
-        cmocka_unit_test(canceled),   cmocka_unit_test(pages),
-        cmocka_unit_test(counted),
+        cmocka_unit_test(every_kind),    cmocka_unit_test(every_state),
+        cmocka_unit_test(states_beside), cmocka_unit_test(quantised),
+        cmocka_unit_test(streamed),      cmocka_unit_test(cards),
+        cmocka_unit_test(ends),          cmocka_unit_test(canceled),
+        cmocka_unit_test(pages),         cmocka_unit_test(counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
