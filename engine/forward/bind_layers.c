@@ -10,8 +10,9 @@ static void bind_draft(struct sl_binder *b, const struct sl_forward *f, const st
     out->draft_join = sl_bind_matrix(b, in->t[SL_L_DRAFT_JOIN]);
     out->draft_embd_norm = sl_bind_vector(b, in->t[SL_L_DRAFT_EMBD_NORM]);
     out->draft_state_norm = sl_bind_vector(b, in->t[SL_L_DRAFT_STATE_NORM]);
-    out->draft_norm = sl_bind_vector(b, in->t[SL_L_DRAFT_NORM]);
     const struct sl_gguf_tensor *embd = in->t[SL_L_DRAFT_EMBD], *output = in->t[SL_L_DRAFT_OUTPUT];
+    const struct sl_gguf_tensor *norm = in->t[SL_L_DRAFT_NORM];
+    out->draft_norm = norm ? sl_bind_vector(b, norm) : f->output_norm;
     out->draft_embd = embd ? sl_bind_matrix(b, embd) : f->embd;
     out->draft_output = output ? sl_bind_matrix(b, output) : f->output;
 }

@@ -1,6 +1,7 @@
 /* Qwen3-Next and Qwen3.5: three layers of four have a gated delta net, the fourth attention with a
  * gate on its output and a partial rotation. Qwen3-Next keeps value heads beside their key head and
- * both gates in one matrix; Qwen3.5 has neither, and multi-section RoPE for pictures.
+ * both gates in one matrix; Qwen3.5 has neither, and multi-section RoPE for pictures. Perhaps draft
+ * layers, which have attention.
  * Source: Qwen Team 2025, "Qwen3-Next"; Yang et al. 2024, "Gated Delta Networks". */
 #include "model/arch/arch.h"
 
@@ -18,6 +19,7 @@ const struct sl_arch sl_arch_qwen3next = {
     .delta_grouped = true,
     .gated = true,
     .nextn = true,
+    .drafts = true,
     .ffn_norm = "post_attention_norm.weight",
     .needs = SL_ROLES_QK_NORM | SL_ROLE(SL_L_SHARED_ROUTER) | SL_ROLE(SL_L_DELTA_BA),
 };
@@ -34,6 +36,7 @@ const struct sl_arch sl_arch_qwen35moe = {
     .gated = true,
     .sections = true,
     .nextn = true,
+    .drafts = true,
     .ffn_norm = "post_attention_norm.weight",
     .needs = SL_ROLES_QK_NORM | SL_ROLE(SL_L_SHARED_ROUTER) | DELTA_GATES,
 };
@@ -47,6 +50,7 @@ const struct sl_arch sl_arch_qwen35 = {
     .gated = true,
     .sections = true,
     .nextn = true,
+    .drafts = true,
     .ffn_norm = "post_attention_norm.weight",
     .needs = SL_ROLES_QK_NORM | DELTA_GATES,
 };

@@ -334,8 +334,8 @@ static const struct {
 #define ROLES_STREAMS_FFN                                                                          \
     (SL_ROLE(SL_L_STREAMS_FFN) | SL_ROLE(SL_L_STREAMS_FFN_BASE) | SL_ROLE(SL_L_STREAMS_FFN_SCALE))
 #define ROLES_DRAFT                                                                                \
-    (SL_ROLE(SL_L_DRAFT_EMBD_NORM) | SL_ROLE(SL_L_DRAFT_STATE_NORM) | SL_ROLE(SL_L_DRAFT_JOIN) |   \
-     SL_ROLE(SL_L_DRAFT_NORM))
+    (SL_ROLE(SL_L_DRAFT_EMBD_NORM) | SL_ROLE(SL_L_DRAFT_STATE_NORM) | SL_ROLE(SL_L_DRAFT_JOIN))
+#define MAY_DRAFT (SL_ROLE(SL_L_DRAFT_NORM) | SL_ROLE(SL_L_DRAFT_EMBD) | SL_ROLE(SL_L_DRAFT_OUTPUT))
 #define ROLES_ADJUGATE                                                                             \
     (SL_ROLE(SL_L_ADJUGATE_GATE) | SL_ROLE(SL_L_ADJUGATE_UP) | SL_ROLE(SL_L_ADJUGATE_DOWN))
 #define ROLES_SHARED                                                                               \
@@ -395,7 +395,7 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_hp
         r.needs |= ROLES_DRAFT;
     r.may = r.needs | (arch->optional & may);
     if (s->draft)
-        r.may |= SL_ROLE(SL_L_DRAFT_EMBD) | SL_ROLE(SL_L_DRAFT_OUTPUT);
+        r.may |= MAY_DRAFT;
     if (s->ffn == SL_FFN_EXPERTS && !(r.may & SL_ROLES_EXPERT_BIAS) &&
         sl_experts_gated(&s->experts))
         r.may |= SL_ROLE(SL_L_EXPERTS_GATE_UP);

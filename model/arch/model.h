@@ -241,8 +241,8 @@ enum sl_layer_role {
     SL_L_KDA_GATE_B,  /* ssm_g_b.weight [head_dim, inner] */
     SL_L_KDA_NORM,    /* [head_dim] */
     /* Of a draft layer: norms of a token's embedding and of the last layer's
-     * state at the token before it; a matrix that makes its input of the two; the norm of what it
-     * gives; an embedding and an output matrix of its own, or the model's. */
+     * state at the token before it; a matrix that makes its input of the two. The norm of what it
+     * gives, an embedding and an output matrix are its own, or the model's. */
     SL_L_DRAFT_EMBD_NORM,  /* nextn.enorm.weight */
     SL_L_DRAFT_STATE_NORM, /* nextn.hnorm.weight */
     SL_L_DRAFT_JOIN,       /* nextn.eh_proj.weight [2 n_embd, n_embd]: the embedding comes first */

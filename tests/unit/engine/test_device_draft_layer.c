@@ -9,8 +9,13 @@
 
 #include <fcntl.h>
 
-static struct sl_synth_config drafting(uint32_t right) {
-    struct sl_synth_config c = tiny_config("glm4moe");
+/* That have draft layers, and how those work is known. */
+static const char *const archs[] = {"glm4moe", "deepseek2", "qwen35moe",
+                                    "hy_v3",   "qwen3next", "qwen35"};
+#define N_ARCHS (sizeof archs / sizeof *archs)
+
+static struct sl_synth_config drafting(const char *arch, uint32_t right) {
+    struct sl_synth_config c = tiny_config(arch);
     c.n_nextn = 1;
     c.nextn_right = right;
     c.locality = 0.1f; /* so that texts go where the cycle of tokens does */
@@ -86,27 +91,23 @@ static void compare_ways(const struct sl_synth_config *sc, struct sl_engine_conf
 static void right_and_wrong(void **state) {
     (void)state;
     for (uint32_t right = 0; right <= 100; right += BY_BUILD(50, 100, 50)) {
-        struct sl_synth_config sc = drafting(right);
+        struct sl_synth_config sc = drafting("glm4moe", right);
         compare_ways(&sc, config());
     }
 }
 
-/* Latent attention; a shared expert with tensors of other names. */
+/* Among them models with states in the layers that give the answer. */
 static void families(void **state) {
     (void)state;
-    static const char *const archs[] = {"deepseek2", "hy_v3"};
-    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
-        struct sl_synth_config sc = drafting(100), own = tiny_config(archs[i]);
-        own.n_nextn = sc.n_nextn;
-        own.nextn_right = sc.nextn_right;
-        own.locality = sc.locality;
-        compare_ways(&own, config());
+    for (size_t i = 1; i < BY_BUILD(N_ARCHS, 3, 3); i++) {
+        struct sl_synth_config sc = drafting(archs[i], 100);
+        compare_ways(&sc, config());
     }
 }
 
 static void quantised(void **state) {
     (void)state;
-    struct sl_synth_config sc = drafting(70);
+    struct sl_synth_config sc = drafting("glm4moe", 70);
     sc.n_embd = 256;
     sc.n_ff_expert = sc.n_ff_shared = 256;
     sc.attn = sc.ffn = sc.gate = sc.up = (struct sl_synth_types){{SL_DTYPE_Q4_K}, 1};
@@ -120,17 +121,19 @@ static void quantised(void **state) {
 /* The layer's experts pass through the same slots. */
 static void streamed(void **state) {
     (void)state;
-    struct sl_synth_config sc = drafting(100);
-    struct sl_engine_config c = config();
-    c.experts = SL_EXPERTS_STREAMED;
-    compare_ways(&sc, c);
+    for (uint32_t i = 0; i < BY_BUILD(2, 1, 1); i++) {
+        struct sl_synth_config sc = drafting(i ? "qwen35moe" : "glm4moe", 100);
+        struct sl_engine_config c = config();
+        c.experts = SL_EXPERTS_STREAMED;
+        compare_ways(&sc, c);
+    }
 }
 
 /* On a card whose memory the host cannot follow, with experts on it and behind it. */
 static void on_a_card(void **state) {
     (void)state;
-    struct sl_synth_config sc = drafting(100);
     for (uint32_t i = 0; i < 2; i++) {
+        struct sl_synth_config sc = drafting(i ? "qwen35moe" : "glm4moe", 100);
         struct sl_engine_config c = config();
         static struct card_source source;
         card_source_init(&source, &(struct card_config){.n_threads = 1, .n_cards = 1});
@@ -143,11 +146,10 @@ static void on_a_card(void **state) {
 }
 
 /* A text that goes on from an answer finds its pages, from memory and from disk. */
-static void pages(void **state) {
-    (void)state;
+static void pages_of(const char *arch) {
     struct test_model m, d;
     struct folder folder;
-    struct sl_synth_config sc = drafting(100);
+    struct sl_synth_config sc = drafting(arch, 100);
     open_both(&m, &d, &sc);
     open_folder(&folder);
     struct sl_engine_config c = config();
@@ -192,6 +194,12 @@ static void pages(void **state) {
     free_run(want);
     close_folder(&folder);
     close_both(&m, &d);
+}
+
+static void pages(void **state) {
+    (void)state;
+    pages_of("glm4moe");
+    pages_of("qwen35moe");
 }
 
 /* ---- the layer's definition ---- */
@@ -268,38 +276,40 @@ static void all_f32(struct sl_synth_config *c) {
     c->embd = c->output = SL_DTYPE_F32;
 }
 
+/* The weights of the layer that drafts, in the only layer of `out`. */
+static void copy_layer(const struct test_model *m, uint32_t layer, struct test_model *out) {
+    char prefix[32], name[128];
+    int n_prefix = snprintf(prefix, sizeof prefix, "blk.%u.", layer);
+    uint32_t n_own = 0, n_copied = 0;
+    for (uint64_t i = 0; i < sl_gguf_n_tensors(m->model->gguf); i++) {
+        struct sl_str from = sl_gguf_tensor_at(m->model->gguf, i)->name;
+        n_own += from.len > (size_t)n_prefix && memcmp(from.ptr, prefix, (size_t)n_prefix) == 0 &&
+                 memcmp(from.ptr + n_prefix, "nextn", 5) != 0;
+    }
+    for (uint64_t i = 0; i < sl_gguf_n_tensors(out->model->gguf); i++) {
+        struct sl_str to = sl_gguf_tensor_at(out->model->gguf, i)->name;
+        char own[96];
+        snprintf(own, sizeof own, "%.*s", (int)to.len, to.ptr);
+        if (strncmp(own, "blk.0.", 6) != 0)
+            continue;
+        snprintf(name, sizeof name, "%s%s", prefix, own + 6);
+        float *x = floats_of(m->model, m->path, name);
+        put_floats(out->model, out->path, own, x);
+        free(x);
+        n_copied++;
+    }
+    assert_int_equal(n_copied, n_own);
+}
+
 /* A model of one layer, which is the one that drafts: its embedding has for each position of the
  * text what the definition makes of the token and of the state before it. */
 static void make_plain(const struct test_model *m, const struct sl_synth_config *sc,
                        const struct told *t, const uint32_t *text, struct test_model *out) {
-    static const char *const layer[] = {
-        "attn_norm.weight",    "attn_q.weight",         "attn_k.weight",
-        "attn_v.weight",       "attn_output.weight",    "post_attention_norm.weight",
-        "ffn_gate_inp.weight", "exp_probs_b.bias",      "ffn_gate_exps.weight",
-        "ffn_up_exps.weight",  "ffn_down_exps.weight",  "ffn_gate_shexp.weight",
-        "ffn_up_shexp.weight", "ffn_down_shexp.weight", "attn_q_norm.weight",
-        "attn_k_norm.weight",  "attn_q.bias",           "attn_k.bias",
-        "attn_v.bias",
-    };
     struct sl_synth_config one = *sc;
-    one.n_layer = 1;
-    one.n_nextn = one.nextn_right = 0;
+    one.n_layer = one.attn_every = 1;
+    one.n_nextn = one.nextn_right = one.n_layer_dense = 0;
     open_model(out, &one);
-    uint32_t n_copied = 0;
-    for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {
-        char from[64], to[64];
-        snprintf(from, sizeof from, "blk.%u.%s", sc->n_layer, layer[i]);
-        snprintf(to, sizeof to, "blk.0.%s", layer[i]);
-        bool there = sl_gguf_tensor_find(m->model->gguf, from);
-        assert_int_equal(there, sl_gguf_tensor_find(out->model->gguf, to) != NULL);
-        if (!there)
-            continue;
-        float *x = floats_of(m->model, m->path, from);
-        put_floats(out->model, out->path, to, x);
-        free(x);
-        n_copied++;
-    }
-    assert_int_equal(n_copied + 3, sl_gguf_n_tensors(out->model->gguf));
+    copy_layer(m, sc->n_layer, out);
     char name[64];
     snprintf(name, sizeof name, "blk.%u.nextn.shared_head_norm.weight", sc->n_layer);
     float *x = floats_of(m->model, m->path, name);
@@ -352,10 +362,9 @@ static void let_states_matter(const struct test_model *m, uint32_t layer) {
 }
 
 /* Token by token, as many drafts are made and right as a model of that layer alone would have. */
-static void as_defined(void **state) {
-    (void)state;
+static void as_defined_by(const char *arch) {
     struct test_model m, d, plain;
-    struct sl_synth_config sc = drafting(60);
+    struct sl_synth_config sc = drafting(arch, 60);
     struct sl_engine_config c = config();
     static struct told main_rows, layer_rows;
     uint32_t text[N_TEXT], order[N_TEXT];
@@ -401,6 +410,13 @@ static void as_defined(void **state) {
     close_both(&m, &d);
 }
 
+/* Attention, latent and with a gate; experts that are shared and how; no experts. */
+static void as_defined(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_ARCHS; i++)
+        as_defined_by(archs[i]);
+}
+
 /* ---- what is refused ---- */
 
 static void refused(void **state) {
@@ -411,14 +427,14 @@ static void refused(void **state) {
     assert_int_equal(sl_model_add_drafts(m.model, &test_err), SL_ERR_UNSUPPORTED);
     assert_non_null(strstr(test_err.text, "has no layers that draft"));
     close_model(&m);
-    sc = tiny_config("qwen35moe");
+    sc = tiny_config("exaone-moe");
     sc.n_nextn = 1;
     open_model(&m, &sc);
     assert_int_equal(sl_model_add_drafts(m.model, &test_err), SL_ERR_UNSUPPORTED);
-    assert_non_null(strstr(test_err.text, "qwen35moe"));
+    assert_non_null(strstr(test_err.text, "exaone-moe"));
     assert_int_equal(m.model->hp.n_layer, sc.n_layer);
     close_model(&m);
-    sc = drafting(0);
+    sc = drafting("glm4moe", 0);
     open_both(&m, &d, &sc);
     static struct card_source source;
     card_source_init(&source, &(struct card_config){.n_threads = 1, .n_cards = 2});

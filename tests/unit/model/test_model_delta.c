@@ -151,8 +151,11 @@ static uint8_t *build(const char *arch, const struct edit *edit, size_t *out_n) 
             attends = !edit_now->array[l];
         mixer(l, !attends && l < LAYERS);
         ffn(l, moe);
-        if (l >= LAYERS)
+        if (l >= LAYERS) {
             tensor(l, "nextn.eh_proj.weight", 2 * EMBD, EMBD, 0);
+            tensor(l, "nextn.enorm.weight", EMBD, 0, 0);
+            tensor(l, "nextn.hnorm.weight", EMBD, 0, 0);
+        }
     }
     if (edit_now->extra)
         tensor(-1, edit_now->extra, EMBD, 0, 0);
@@ -279,6 +282,43 @@ static void draft_layer(void **state) {
     }
 }
 
+/* The first of them attends, whatever is said of the layer at its place; it may have a norm of its
+ * own. */
+static void drafts(void **state) {
+    (void)state;
+    static const int32_t recurrent[] = {0, 1, 1, 0, 1, 1, 1};
+    struct edit edits[] = {
+        {.n_nextn = 2},
+        {.n_nextn = 2, .extra = "blk.5.nextn.shared_head_norm.weight"},
+        {.key = "attention.recurrent_layers", .array = recurrent, .n_array = 7, .n_nextn = 2},
+    };
+    for (size_t i = 0; i < 9; i++) {
+        uint8_t *file;
+        struct sl_err err = {""};
+        struct sl_model *m = open_model(archs[i / 3], &edits[i % 3], &file);
+        assert_true(sl_model_has_drafts(m));
+        if (sl_model_add_drafts(m, &err) != SL_OK)
+            fail_msg("%s", err.text);
+        const struct sl_layer *layer = &m->layers[LAYERS];
+        assert_int_equal(m->hp.n_layer, LAYERS + 1);
+        assert_int_equal(sl_answer_layers(&m->hp), LAYERS);
+        assert_int_equal(m->layers[LAYERS - 1].spec.mixer, SL_MIXER_DELTA);
+        assert_true(layer->spec.draft && layer->spec.mixer == SL_MIXER_ATTENTION);
+        assert_true(layer->spec.attention.gated);
+        assert_non_null(layer->t[SL_L_DRAFT_JOIN]);
+        assert_int_equal(layer->t[SL_L_DRAFT_NORM] != NULL, i % 3 == 1);
+        sl_model_close(&m);
+        free(file);
+        m = open_model(archs[i / 3],
+                       &(struct edit){.n_nextn = 1, .tensor = "blk.5.nextn.hnorm.weight"}, &file);
+        assert_int_equal(sl_model_add_drafts(m, &err), SL_ERR_CORRUPT);
+        assert_non_null(strstr(err.text, "blk.5.nextn.hnorm.weight"));
+        assert_int_equal(m->hp.n_layer, LAYERS);
+        sl_model_close(&m);
+        free(file);
+    }
+}
+
 static void lies(void **state) {
     (void)state;
     static const struct {
@@ -368,8 +408,8 @@ static void sections(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(specs), cmocka_unit_test(which_layers), cmocka_unit_test(draft_layer),
-        cmocka_unit_test(lies),  cmocka_unit_test(sections),
+        cmocka_unit_test(specs),  cmocka_unit_test(which_layers), cmocka_unit_test(draft_layer),
+        cmocka_unit_test(drafts), cmocka_unit_test(lies),         cmocka_unit_test(sections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
