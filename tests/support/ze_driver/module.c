@@ -123,10 +123,10 @@ static void list_emulated(const char *dir) {
         snprintf(path, sizeof path, "%.480s/%.100s", dir, e->d_name);
         uint8_t *data = read_file(path, &bytes);
         struct emulated *more = realloc(emulated, (n_emulated + 1) * sizeof *emulated);
-        if (data && more) {
+        if (more)
             emulated = more;
+        if (more && data)
             emulated[n_emulated++] = (struct emulated){strdup(e->d_name), hash(data, bytes)};
-        }
         free(data);
     }
     if (d)
