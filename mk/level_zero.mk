@@ -34,14 +34,16 @@ LZ_PRIVATE_HEADERS := $(if $(LZ_LACKS),$(filter-out backends/level_zero/level_ze
 LZ_FLOATS := F32 F16 BF16
 LZ_QUANTS := Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4 \
   IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S
-LZ_TYPES_embed := $(LZ_FLOATS) $(LZ_QUANTS)
+# Their values come from tables: by subgroups they would spill.
+LZ_TABLES := TQ1_0 TQ2_0 IQ2_K IQ3_K IQ4_K IQ5_K IQ6_K
+LZ_TYPES_embed := $(LZ_FLOATS) $(LZ_QUANTS) $(LZ_TABLES)
 LZ_TYPES_matmul_float := $(LZ_FLOATS)
 LZ_TYPES_moe_float := $(LZ_FLOATS)
 LZ_TYPES_head_float := $(LZ_FLOATS)
-LZ_TYPES_head_turned := $(LZ_FLOATS) $(LZ_QUANTS)
-LZ_TYPES_matmul_quant := $(LZ_QUANTS)
-LZ_TYPES_head_quant := $(LZ_QUANTS)
-LZ_TYPES_moe_quant := $(LZ_QUANTS)
+LZ_TYPES_head_turned := $(LZ_FLOATS) $(LZ_QUANTS) $(LZ_TABLES)
+LZ_TYPES_matmul_quant := $(LZ_QUANTS) $(LZ_TABLES)
+LZ_TYPES_head_quant := $(LZ_QUANTS) $(LZ_TABLES)
+LZ_TYPES_moe_quant := $(LZ_QUANTS) $(LZ_TABLES)
 # Kernels that are another one compiled for subgroups (backends/level_zero/kernels.h), and with what.
 LZ_SUBGROUPS := matmul_quant_one matmul_quant_few moe_quant_one head_quant_one head_quant_few
 $(foreach k,$(LZ_SUBGROUPS),$(eval LZ_TYPES_$(k) := $(LZ_QUANTS)))

@@ -73,7 +73,14 @@
     X(name, name##_IQ3_S, SL_DTYPE_IQ3_S, args)                                                    \
     X(name, name##_IQ4_NL, SL_DTYPE_IQ4_NL, args)                                                  \
     X(name, name##_IQ4_XS, SL_DTYPE_IQ4_XS, args)                                                  \
-    X(name, name##_MXFP4, SL_DTYPE_MXFP4, args)
+    X(name, name##_MXFP4, SL_DTYPE_MXFP4, args)                                                    \
+    X(name, name##_TQ1_0, SL_DTYPE_TQ1_0, args)                                                    \
+    X(name, name##_TQ2_0, SL_DTYPE_TQ2_0, args)                                                    \
+    X(name, name##_IQ2_K, SL_DTYPE_IQ2_K, args)                                                    \
+    X(name, name##_IQ3_K, SL_DTYPE_IQ3_K, args)                                                    \
+    X(name, name##_IQ4_K, SL_DTYPE_IQ4_K, args)                                                    \
+    X(name, name##_IQ5_K, SL_DTYPE_IQ5_K, args)                                                    \
+    X(name, name##_IQ6_K, SL_DTYPE_IQ6_K, args)
 
 /* F(X, family, variants, argument struct, ops that cannot do without it, fused forms that cannot,
  *   wants the cache) for each family. OP(name) and FORM(name) are bits; 0: what it does is faster

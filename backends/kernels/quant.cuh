@@ -12,7 +12,8 @@
  *   unit(block, u, out)        unit u, 0 for 32-element types
  * Blocks may have any address. Reading stays within aligned words that hold the block's bytes.
  *
- * Source: the block layouts of ggml and GGUF; OCP Microscaling Formats v1.0 for MXFP4. */
+ * Source: the block layouts of ggml and GGUF; OCP Microscaling Formats v1.0 for MXFP4; ik_llama.cpp
+ * for IQ2_K to IQ6_K. */
 #ifndef SL_BACKENDS_KERNELS_QUANT_CUH
 #define SL_BACKENDS_KERNELS_QUANT_CUH
 
@@ -593,6 +594,216 @@ template <> struct sl_quant<SL_DTYPE_IQ1_M> : sl_quant_256<false, true> {
     }
 };
 
+/* Base 3: four bytes, each standing for five digits in a fraction of 256, to the digits that p, a
+ * power of 3, moves to the top. */
+__device__ __forceinline__ uint32_t sl_trits(uint32_t w, uint32_t p) {
+    uint32_t even = (w & 0x00ff00ffu) * p & 0x00ff00ffu;
+    uint32_t odd = (w >> 8 & 0x00ff00ffu) * p & 0x00ff00ffu;
+    return (even * 3 >> 8 & 0x00030003u) | (odd * 3 & 0x03000300u);
+}
+template <> struct sl_quant<SL_DTYPE_TQ1_0> : sl_quant_256<false, false> {
+    static constexpr int BYTES = 54; /* qs[48] qh[4] d */
+    __device__ static void scales(const uint8_t *b, float &d, float &dmin) {
+        d = sl_f16(sl_u16(b + 52));
+        dmin = 0;
+    }
+    __device__ static uint32_t power(int n) {
+        return n < 2 ? (n ? 3u : 1u) : n == 2 ? 9u : n == 3 ? 27u : 81u;
+    }
+    __device__ static void group(const uint8_t *b, int g, uint32_t (&out)[4]) {
+        uint32_t w[4];
+        if (g < 15) {
+            sl_words(b + (g < 10 ? g % 2 * 16 : 32), w);
+            uint32_t p = power(g < 10 ? g / 2 : g - 10);
+            for (int i = 0; i < 4; i++)
+                out[i] = sl_less(sl_trits(w[i], p), 1);
+        } else {
+            uint32_t h = sl_word(b + 48);
+            for (int i = 0; i < 4; i++)
+                out[i] = sl_less(sl_trits(h, power(i)), 1);
+        }
+    }
+    __device__ static void unit(const uint8_t *b, int n, struct sl_unit &u) {
+        sl_unit_plain(u, 2 * n);
+        group(b, 2 * n, u.a);
+        group(b, 2 * n + 1, u.b);
+    }
+};
+template <> struct sl_quant<SL_DTYPE_TQ2_0> : sl_quant_256<false, false> {
+    static constexpr int BYTES = 66; /* qs[64] d */
+    __device__ static void scales(const uint8_t *b, float &d, float &dmin) {
+        d = sl_f16(sl_u16(b + 64));
+        dmin = 0;
+    }
+    __device__ static void unit(const uint8_t *b, int n, struct sl_unit &u) {
+        int half = n / 4, seg = n % 2, v = n / 2 % 2;
+        uint32_t w[4];
+        sl_words(b + half * 32 + seg * 16, w);
+        for (int i = 0; i < 4; i++) {
+            u.a[i] = sl_less(w[i] >> (4 * v) & 0x03030303u, 1);
+            u.b[i] = sl_less(w[i] >> (4 * v + 2) & 0x03030303u, 1);
+        }
+        sl_unit_plain(u, 0);
+        u.group_a = half * 8 + v * 4 + seg;
+        u.group_b = u.group_a + 2;
+    }
+};
+
+/* IQ2_K to IQ6_K: values of a table, to which a group may add a constant. */
+
+/* Four bytes, each plus c (0 to 127), modulo 256. */
+__device__ __forceinline__ uint32_t sl_plus(uint32_t v, uint32_t c) {
+    return ((v & 0x7f7f7f7fu) + c * 0x01010101u) ^ (v & 0x80808080u);
+}
+/* Four bytes below 8 to those of an 8-byte table. */
+__device__ __forceinline__ uint32_t sl_values8(uint32_t x, uint32_t t0, uint32_t t1) {
+    x |= x >> 4;
+    return sl_perm(t0, t1, (x & 0xff) | (x >> 8 & 0xff00));
+}
+/* b's bytes where `bits`, ones in the lowest bits of bytes, has one. */
+__device__ __forceinline__ uint32_t sl_choose(uint32_t a, uint32_t b, uint32_t bits) {
+    uint32_t mask = bits * 255u;
+    return (a & ~mask) | (b & mask);
+}
+/* The values of groups a and b: nibbles of w, above them bits from `at` on of h's bytes, of a, and
+ * from `at_b` on, of b. */
+template <int TABLES>
+__device__ __forceinline__ void sl_table_values(const uint32_t (&w)[4], const uint32_t (&h)[4],
+                                                int at, int at_b, const uint32_t (&t)[TABLES][4],
+                                                struct sl_unit &u) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint32_t a[TABLES], b[TABLES];
+#pragma unroll
+        for (int k = 0; k < TABLES; k++)
+            sl_nibble_values(w[i], t[k], a[k], b[k]);
+        uint32_t ha = h[i] >> at, hb = h[i] >> at_b;
+#pragma unroll
+        for (int k = 0; k < TABLES / 2; k++) {
+            a[k] = sl_choose(a[2 * k], a[2 * k + 1], ha & 0x01010101u);
+            b[k] = sl_choose(b[2 * k], b[2 * k + 1], hb & 0x01010101u);
+        }
+        u.a[i] = TABLES == 2 ? a[0] : sl_choose(a[0], a[TABLES / 2 - 1], ha >> 1 & 0x01010101u);
+        u.b[i] = TABLES == 2 ? b[0] : sl_choose(b[0], b[TABLES / 2 - 1], hb >> 1 & 0x01010101u);
+    }
+}
+__device__ __forceinline__ void sl_plus_extra(const uint8_t *b, uint32_t added, struct sl_unit &u) {
+    uint32_t extra = sl_u16(b + 2);
+    uint32_t add_a = extra >> u.group_a & 1 ? added : 0, add_b = extra >> u.group_b & 1 ? added : 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        u.a[i] = sl_plus(u.a[i], add_a);
+        u.b[i] = sl_plus(u.b[i], add_b);
+    }
+    u.min_a = u.min_b = 0;
+}
+__device__ __forceinline__ int sl_nibble_at(const uint8_t *b, int i) {
+    return (int)(sl_u8(b + i / 2) >> (i % 2 * 4) & 15);
+}
+struct sl_quant_iqk : sl_quant_256<false, true> {
+    __device__ static void scales(const uint8_t *b, float &d, float &dmin) {
+        d = sl_f16(sl_u16(b));
+        dmin = 0;
+    }
+};
+
+template <> struct sl_quant<SL_DTYPE_IQ2_K> : sl_quant_iqk {
+    static constexpr int BYTES = 76; /* d extra scales[8] qs[64] */
+    __device__ static void unit(const uint8_t *b, int n, struct sl_unit &u) {
+        int half = n / 4, seg = n % 2, v = n / 2 % 2;
+        uint32_t w[4];
+        sl_words(b + 12 + half * 32 + seg * 16, w);
+        for (int i = 0; i < 4; i++) {
+            u.a[i] = sl_values8(w[i] >> (4 * v) & 0x03030303u, 0x1101f3e1u, 0);
+            u.b[i] = sl_values8(w[i] >> (4 * v + 2) & 0x03030303u, 0x1101f3e1u, 0);
+        }
+        u.group_a = half * 8 + v * 4 + seg;
+        u.group_b = u.group_a + 2;
+        u.scale_a = sl_nibble_at(b + 4, u.group_a) - 8;
+        u.scale_b = sl_nibble_at(b + 4, u.group_b) - 8;
+        sl_plus_extra(b, 5, u);
+    }
+};
+template <> struct sl_quant<SL_DTYPE_IQ3_K> : sl_quant_iqk {
+    static constexpr int BYTES = 110; /* d extra signs scales[8] qs[64] qh[32] */
+    __device__ static int scale(const uint8_t *b, int g) {
+        int odd = 2 * sl_nibble_at(b + 6, g) + 1;
+        return sl_u16(b + 4) >> g & 1 ? -odd : odd;
+    }
+    __device__ static void unit(const uint8_t *b, int n, struct sl_unit &u) {
+        int half = n / 4, seg = n % 2, v = n / 2 % 2, bit = half * 4 + v * 2;
+        uint32_t w[4], h[4];
+        sl_words(b + 14 + half * 32 + seg * 16, w);
+        sl_words(b + 78 + seg * 16, h);
+        for (int i = 0; i < 4; i++) {
+            uint32_t a = (w[i] >> (4 * v) & 0x03030303u) | (h[i] >> bit & 0x01010101u) << 2;
+            uint32_t c = (w[i] >> (4 * v + 2) & 0x03030303u) | (h[i] >> (bit + 1) & 0x01010101u)
+                                                                   << 2;
+            u.a[i] = sl_values8(a, 0xf6e9d8c1u, 0x2f1c0d01u);
+            u.b[i] = sl_values8(c, 0xf6e9d8c1u, 0x2f1c0d01u);
+        }
+        u.group_a = half * 8 + v * 4 + seg;
+        u.group_b = u.group_a + 2;
+        u.scale_a = scale(b, u.group_a);
+        u.scale_b = scale(b, u.group_b);
+        sl_plus_extra(b, 4, u);
+    }
+};
+/* IQ4_K, IQ5_K: scales_h[4] scales_l[8] behind d and extra. */
+__device__ __forceinline__ int sl_scale_6bit(const uint8_t *b, int g) {
+    return sl_nibble_at(b + 8, g) + (int)(sl_u8(b + 4 + g / 4) >> (g % 4 * 2) & 3) * 16 - 32;
+}
+template <> struct sl_quant<SL_DTYPE_IQ4_K> : sl_quant_iqk {
+    static constexpr int BYTES = 144; /* d extra scales qs[128] */
+    __device__ static void unit(const uint8_t *b, int n, struct sl_unit &u) {
+        const uint32_t t[4] = SL_IQ4_TABLE;
+        uint32_t w[4];
+        sl_words(b + 16 + 16 * n, w);
+        sl_nibble_table(w, t, u);
+        u.group_a = 2 * n;
+        u.group_b = 2 * n + 1;
+        u.scale_a = sl_scale_6bit(b, u.group_a);
+        u.scale_b = sl_scale_6bit(b, u.group_b);
+        sl_plus_extra(b, 4, u);
+    }
+};
+template <> struct sl_quant<SL_DTYPE_IQ5_K> : sl_quant_iqk {
+    static constexpr int BYTES = 176; /* d extra scales qs[128] qh[32] */
+    __device__ static void unit(const uint8_t *b, int n, struct sl_unit &u) {
+        const uint32_t t[2][4] = {{0xa4998e82u, 0xc7bfb6adu, 0xe2dcd5ceu, 0xfaf4eee8u},
+                                  {0x110b05ffu, 0x2b241d17u, 0x4d443b33u, 0x796d6157u}};
+        int c = n / 2, seg = n % 2;
+        uint32_t w[4], h[4];
+        sl_words(b + 16 + 16 * n, w);
+        sl_words(b + 144 + 16 * seg, h);
+        sl_table_values(w, h, 2 * c, 2 * c + 1, t, u);
+        u.group_a = 4 * c + seg;
+        u.group_b = u.group_a + 2;
+        u.scale_a = sl_scale_6bit(b, u.group_a);
+        u.scale_b = sl_scale_6bit(b, u.group_b);
+        sl_plus_extra(b, 2, u);
+    }
+};
+template <> struct sl_quant<SL_DTYPE_IQ6_K> : sl_quant_iqk {
+    static constexpr int BYTES = 212; /* d extra scales[16] qs[128] qh[64] */
+    __device__ static void unit(const uint8_t *b, int n, struct sl_unit &u) {
+        const uint32_t t[4][4] = {{0x938d8781u, 0xa8a39e98u, 0xbab6b1acu, 0xcac6c2beu},
+                                  {0xd8d4d1cdu, 0xe4e1dedbu, 0xf0edeae7u, 0xfbf8f5f3u},
+                                  {0x060300feu, 0x110e0c09u, 0x1e1b1714u, 0x2c282421u},
+                                  {0x3b37332fu, 0x4d48443fu, 0x625c5752u, 0x79736d67u}};
+        int c = n / 2, seg = n % 2;
+        uint32_t w[4], h[4];
+        sl_words(b + 20 + 16 * n, w);
+        sl_words(b + 148 + 32 * (c / 2) + 16 * seg, h);
+        sl_table_values(w, h, c % 2 * 4, c % 2 * 4 + 2, t, u);
+        u.group_a = 4 * c + seg;
+        u.group_b = u.group_a + 2;
+        u.scale_a = (int8_t)sl_u8(b + 4 + u.group_a);
+        u.scale_b = (int8_t)sl_u8(b + 4 + u.group_b);
+        sl_plus_extra(b, 1, u);
+    }
+};
+
 /* X(NAME) for the quantised types, and for the float types. */
 #define SL_QUANT_TYPES(X)                                                                          \
     X(Q4_0)                                                                                        \
@@ -605,7 +816,15 @@ template <> struct sl_quant<SL_DTYPE_IQ1_M> : sl_quant_256<false, true> {
     X(Q4_K)                                                                                        \
     X(Q5_K)                                                                                        \
     X(Q6_K)                                                                                        \
-    X(IQ1_S) X(IQ1_M) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(IQ4_NL) X(IQ4_XS) X(MXFP4)
+    X(IQ1_S)                                                                                       \
+    X(IQ1_M)                                                                                       \
+    X(IQ2_XXS)                                                                                     \
+    X(IQ2_XS)                                                                                      \
+    X(IQ2_S)                                                                                       \
+    X(IQ3_XXS)                                                                                     \
+    X(IQ3_S)                                                                                       \
+    X(IQ4_NL)                                                                                      \
+    X(IQ4_XS) X(MXFP4) X(TQ1_0) X(TQ2_0) X(IQ2_K) X(IQ3_K) X(IQ4_K) X(IQ5_K) X(IQ6_K)
 #define SL_FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
 
 /* ---- float types ---- */

@@ -26,11 +26,12 @@ static inline struct sl_lz_product sl_lz_product(const struct sl_level_zero *z, 
                                                  uint32_t n_tok, enum sl_lz_kernel by_float,
                                                  enum sl_lz_kernel plain, enum sl_lz_kernel one,
                                                  enum sl_lz_kernel few) {
-    if (!sl_is_float(t) && z->info.subgroups && n_tok == 1)
+    const bool together = z->info.subgroups && sl_lz_has_kernel(one, t);
+    if (together && n_tok == 1)
         return (struct sl_lz_product){one, SL_LZ_ONE_ROWS, 1};
-    return (struct sl_lz_product){sl_is_float(t)      ? by_float
-                                  : z->info.subgroups ? few
-                                                      : plain,
+    return (struct sl_lz_product){sl_is_float(t) ? by_float
+                                  : together     ? few
+                                                 : plain,
                                   SL_LZ_PRODUCT_ROWS, SL_LZ_PRODUCT_TOK};
 }
 

@@ -4,15 +4,9 @@
 #define ROWS_OF_NORM 4u   /* rows of a workgroup: shaders/rms_norm.comp */
 #define WIDE_NORM    512u /* elements from which on a row has one: shaders/rms_norm_wide.comp */
 
-/* shaders/types.glsl */
-static bool has_type(uint32_t t) {
-    return sl_dtype_info(t) && !sl_dtype_is_iqk((enum sl_dtype)t) && t != SL_DTYPE_TQ1_0 &&
-           t != SL_DTYPE_TQ2_0;
-}
-
 void sl_vk_ops_caps(struct sl_device_caps *caps) {
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
-        caps->weight_dtype[t] = has_type(t);
+        caps->weight_dtype[t] = sl_dtype_info(t) != NULL;
     caps->kv_dtype[SL_DTYPE_F16] = caps->kv_dtype[SL_DTYPE_Q8_0] = true;
     caps->moe_bias = caps->swiglu_clamped = caps->geglu = true;
     caps->swiglu_limited = caps->swiglu_cut = caps->reglu = true;

@@ -45,7 +45,14 @@ layout(buffer_reference, std430, buffer_reference_align = 1) buffer i8s { int8_t
 #define IQ4_XS 23
 #define IQ1_M 29
 #define BF16 30
+#define TQ1_0 34
+#define TQ2_0 35
 #define MXFP4 39
+#define IQ2_K 137
+#define IQ3_K 138
+#define IQ4_K 139
+#define IQ5_K 140
+#define IQ6_K 141
 
 /* The type that a pipeline was made for; 0 where there is one kernel for all. */
 layout(constant_id = 0) const uint TYPE = 0;

@@ -40,12 +40,14 @@ void split(ivec4 q, int scale, out uvec4 low, out uvec4 high) {
         high = uvec4(q) * uint(scale >> 3);
         return;
     }
-    /* Two to a word, made positive: 8192 is more than any of them. */
+    /* Two to a word, made positive: half of all that fit is more than any of them. */
+    const uint HIGH = TYPE == IQ6_K ? 255u : 127u, HALF = (HIGH + 1u) / 2u;
     uvec4 u = uvec4(q) ^ 0x80808080u;
-    uint by = uint(scale), more = uint(8192 - 128 * scale) * 0x00010001u;
+    uint by = uint(scale), more = uint(int(128u * HALF) - 128 * scale) * 0x00010001u;
     uvec4 even = (u & 0x00ff00ffu) * by + more, odd = (u >> 8 & 0x00ff00ffu) * by + more;
     low = (even & 0x007f007fu) | (odd & 0x007f007fu) << 8;
-    high = uvec4(less((even >> 7 & 0x007f007fu) | (odd >> 7 & 0x007f007fu) << 8, 64u));
+    uint high_bits = HIGH * 0x00010001u;
+    high = uvec4(less((even >> 7 & high_bits) | (odd >> 7 & high_bits) << 8, HALF));
 }
 
 /* Four bytes as eight, each twice. */

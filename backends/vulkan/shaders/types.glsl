@@ -34,6 +34,13 @@ uint block_bytes() {
     case IQ3_S: return 110u;
     case IQ1_S: return 50u;
     case IQ1_M: return 56u;
+    case TQ1_0: return 54u;
+    case TQ2_0: return 66u;
+    case IQ2_K: return 76u;
+    case IQ3_K: return 110u;
+    case IQ4_K: return 144u;
+    case IQ5_K: return 176u;
+    case IQ6_K: return 212u;
     default: return 136u; /* IQ4_XS */
     }
 }
@@ -124,6 +131,12 @@ void block_scales(uint64_t b, out float d, out float dmin) {
         break;
     case IQ3_XXS:
         d = 0.25 * f16_at(b, 0u);
+        break;
+    case TQ1_0:
+        d = f16_at(b, 52u);
+        break;
+    case TQ2_0:
+        d = f16_at(b, 64u);
         break;
     default:
         d = f16_at(b, 0u);
@@ -263,6 +276,73 @@ void unit_grid(uint64_t b, uint unit, out int q[16]) {
     }
 }
 
+/* ---- types with tables of values, and of base 3 ---- */
+
+bool is_iqk() {
+    return TYPE == IQ2_K || TYPE == IQ3_K || TYPE == IQ4_K || TYPE == IQ5_K || TYPE == IQ6_K;
+}
+bool has_table() {
+    return is_iqk() || TYPE == TQ1_0 || TYPE == TQ2_0;
+}
+const int IQ2K_VALUES[4] = int[4](-31, -13, 1, 17);
+const int IQ3K_VALUES[8] = int[8](-63, -40, -23, -10, 1, 13, 28, 47);
+const int IQ5K_VALUES[32] = int[32](-126, -114, -103, -92, -83, -74, -65, -57, -50, -43, -36, -30,
+                                    -24, -18, -12, -6, -1, 5, 11, 17, 23, 29, 36, 43, 51, 59, 68,
+                                    77, 87, 97, 109, 121);
+const int IQ6K_VALUES[64] =
+    int[64](-127, -121, -115, -109, -104, -98, -93, -88, -84, -79, -74, -70, -66, -62, -58, -54,
+            -51, -47, -44, -40, -37, -34, -31, -28, -25, -22, -19, -16, -13, -11, -8, -5, -2, 0, 3,
+            6, 9, 12, 14, 17, 20, 23, 27, 30, 33, 36, 40, 44, 47, 51, 55, 59, 63, 68, 72, 77, 82,
+            87, 92, 98, 103, 109, 115, 121);
+/* What is added to the values of units whose bit is set. */
+int added_value() {
+    return TYPE == IQ2_K ? 5 : TYPE == IQ3_K || TYPE == IQ4_K ? 4 : TYPE == IQ5_K ? 2 : 1;
+}
+/* Digit n of a byte that stands for five, or four, of base 3 in a fraction of 256. */
+int trit(uint v, uint n) {
+    const uint POWERS[5] = uint[5](1u, 3u, 9u, 27u, 81u);
+    return int((v * POWERS[n] & 255u) * 3u >> 8) - 1;
+}
+
+void unit_table(uint64_t b, uint unit, out int q[16]) {
+    uint i32 = 16u * (unit & 1u); /* of the first element, among 32 */
+    uint two = unit / 8u * 32u + i32, four = unit / 4u * 32u + i32;
+    uint shift = unit % 8u / 2u * 2u, half_at = unit / 2u % 2u * 4u;
+    int more = is_iqk() && (byte_at(b, 2u + unit / 8u) >> unit % 8u & 1u) == 1u ? added_value() : 0;
+    [[unroll]] for (uint i = 0; i < 16u; i++) {
+        switch (TYPE) {
+        case TQ1_0:
+            q[i] = unit < 10u   ? trit(byte_at(b, i32 + i), unit / 2u)
+                   : unit < 15u ? trit(byte_at(b, 32u + i), unit - 10u)
+                                : trit(byte_at(b, 48u + i % 4u), i / 4u);
+            break;
+        case TQ2_0:
+            q[i] = int(byte_at(b, two + i) >> shift & 3u) - 1;
+            break;
+        case IQ2_K:
+            q[i] = IQ2K_VALUES[byte_at(b, 12u + two + i) >> shift & 3u] + more;
+            break;
+        case IQ3_K:
+            q[i] = IQ3K_VALUES[byte_at(b, 14u + two + i) >> shift & 3u |
+                               (byte_at(b, 78u + i32 + i) >> unit / 2u & 1u) << 2] +
+                   more;
+            break;
+        case IQ4_K:
+            q[i] = IQ4_VALUES[byte_at(b, 16u + unit / 2u * 16u + i) >> 4u * (unit & 1u) & 15u] + more;
+            break;
+        case IQ5_K:
+            q[i] = IQ5K_VALUES[byte_at(b, 16u + four + i) >> half_at & 15u |
+                               (byte_at(b, 144u + i32 + i) >> unit / 2u & 1u) << 4] +
+                   more;
+            break;
+        default: /* IQ6_K */
+            q[i] = IQ6K_VALUES[byte_at(b, 20u + four + i) >> half_at & 15u |
+                               (byte_at(b, 148u + two + i) >> shift & 3u) << 4] +
+                   more;
+        }
+    }
+}
+
 /* Integer scale and minimum of a unit. */
 void unit_scales(uint64_t b, uint unit, out int scale, out int least) {
     uint j = unit / 2u;
@@ -319,6 +399,22 @@ void unit_scales(uint64_t b, uint unit, out int scale, out int least) {
     case IQ1_M:
         scale = 2 * int(word_at(b, 48u + unit / 4u * 2u) >> unit % 4u * 3u & 7u) + 1;
         break;
+    case IQ2_K:
+        scale = int(byte_at(b, 4u + j) >> unit % 2u * 4u & 15u) - 8;
+        break;
+    case IQ3_K:
+        scale = 2 * int(byte_at(b, 6u + j) >> unit % 2u * 4u & 15u) + 1;
+        if ((byte_at(b, 4u + unit / 8u) >> unit % 8u & 1u) == 1u)
+            scale = -scale;
+        break;
+    case IQ4_K:
+    case IQ5_K:
+        scale = int(byte_at(b, 8u + j) >> unit % 2u * 4u & 15u |
+                    (byte_at(b, 4u + unit / 4u) >> unit % 4u * 2u & 3u) << 4) - 32;
+        break;
+    case IQ6_K:
+        scale = int(i8s(b).v[4u + unit]);
+        break;
     }
 }
 
@@ -331,6 +427,8 @@ void load_unit(uint64_t b, uint unit, out int q[16]) {
         unit_32(b, unit, q);
     else if (has_grid())
         unit_grid(b, unit, q);
+    else if (has_table())
+        unit_table(b, unit, q);
     else
         unit_super(b, unit, q);
 }
