@@ -8,7 +8,8 @@ static void test_unknown_types(void **state) {
         const char *text;
     } t[] = {
         {40, "tensor 'blk.0.x': type 40 (NVFP4) is not supported"},
-        {34, "type 34 (TQ1_0)"},
+        {33, "type 33 (Q4_0_8_8)"},
+        {144, "type 144 (IQ4_KS) is not supported"},
         {4, "type 4 (Q4_2)"},
         {27, "type 27 (I64)"},
         {999, "type 999 is unknown"},
