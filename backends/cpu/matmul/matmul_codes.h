@@ -4,11 +4,8 @@
 #ifndef SL_BACKENDS_CPU_MATMUL_CODES_H
 #define SL_BACKENDS_CPU_MATMUL_CODES_H
 
-#include "backends/cpu/matmul/simd512.h"
+#include "backends/cpu/matmul/matmul_traits.h"
 #include "backends/iq_codes.h"
-#include "common/dtype.h"
-
-#include <stdbool.h>
 
 #ifdef __AVX512VBMI__
 
@@ -70,36 +67,35 @@ SL_INLINE v codes_index(const uint8_t *p) {
     return _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
-/* u[4] of a block b, without signs: bytes 64k to 64k + 63. */
+/* u[4] of a block, without signs: bytes 64k to 64k + 63. */
 SL_INLINE void codes_bytes(enum sl_dtype t, const uint8_t *b, v *u) {
+    const struct super_traits tr = super_traits(t);
+    const uint8_t *qs = b + tr.qs_at, *high = b + tr.high_at;
     switch (t) {
     case SL_DTYPE_IQ2_XXS: { /* four of eight bytes are indices */
-        __m256i i = _mm512_cvtepi64_epi32(v_load(b + 2));
+        __m256i i = _mm512_cvtepi64_epi32(v_load(qs));
         codes_iq2_bytes(sl_code_iq2xxs, 256, _mm512_cvtepu8_epi16(i), u);
         return;
     }
     case SL_DTYPE_IQ2_XS:
-        codes_iq2_bytes(sl_code_iq2xs, 512, v_and(v_load(b + 2), v_set16(511)), u);
+        codes_iq2_bytes(sl_code_iq2xs, 512, v_and(v_load(qs), v_set16(511)), u);
         return;
     case SL_DTYPE_IQ2_S: { /* two more bits of each */
-        uint64_t h;
-        memcpy(&h, b + 66, 8);
         v fields = _mm512_multishift_epi64_epi8(
-            v_set64(0x0e0c0a0806040200), _mm512_cvtepu16_epi64(_mm_cvtsi64_si128((long long)h)));
-        v high = v_sll16(_mm512_cvtepu8_epi16(v_low(v_and(fields, v_set8(3)))), 8);
-        codes_iq2_bytes(sl_code_iq2s, 1024, v_or(codes_index(b + 2), high), u);
+            v_set64(0x0e0c0a0806040200),
+            _mm512_cvtepu16_epi64(_mm_cvtsi64_si128((long long)ld64(high))));
+        v bits = v_sll16(_mm512_cvtepu8_epi16(v_low(v_and(fields, v_set8(3)))), 8);
+        codes_iq2_bytes(sl_code_iq2s, 1024, v_or(codes_index(qs), bits), u);
         return;
     }
     case SL_DTYPE_IQ3_XXS:
-        codes_iq3_bytes(sl_code_iq3xxs, 256, codes_index(b + 2), codes_index(b + 34), codes_iq3_xxs,
+        codes_iq3_bytes(sl_code_iq3xxs, 256, codes_index(qs), codes_index(qs + 32), codes_iq3_xxs,
                         u);
         return;
     default: { /* IQ3_S: a ninth bit of each */
-        uint32_t h[2];
-        memcpy(h, b + 66, 8);
         const v bit = v_set16(256);
-        v i = v_or(codes_index(b + 2), _mm512_maskz_mov_epi16(h[0], bit));
-        v j = v_or(codes_index(b + 34), _mm512_maskz_mov_epi16(h[1], bit));
+        v i = v_or(codes_index(qs), _mm512_maskz_mov_epi16(ld32(high), bit));
+        v j = v_or(codes_index(qs + 32), _mm512_maskz_mov_epi16(ld32(high + 4), bit));
         codes_iq3_bytes(sl_code_iq3s, 512, i, j, codes_iq3_s, u);
     }
     }
@@ -113,37 +109,51 @@ SL_INLINE __m256i codes_even(__m256i z) {
     return _mm256_or_si256(z, _mm256_slli_epi64(y, 7));
 }
 
+/* Four times 7 bits of signs and a scale above them: words of IQ2_XXS, among its indices, and of
+ * IQ3_XXS, each in 64 bits. */
+SL_INLINE v codes_words(enum sl_dtype t, const uint8_t *b) {
+    const struct super_traits tr = super_traits(t);
+    if (t == SL_DTYPE_IQ2_XXS)
+        return _mm512_srli_epi64(v_load(b + tr.qs_at), 32);
+    return _mm512_cvtepu32_epi64(
+        _mm256_loadu_si256((const __m256i *)(const void *)(b + tr.signs_at)));
+}
+
 /* neg[4] of a block: a bit each of bytes 64k to 64k + 63. */
 SL_INLINE void codes_signs(enum sl_dtype t, const uint8_t *b, uint64_t *neg) {
+    const uint8_t *p = b + super_traits(t).signs_at;
     __m256i z;
     switch (t) {
     case SL_DTYPE_IQ2_XXS:
-    case SL_DTYPE_IQ3_XXS: { /* four times 7 bits, and a scale above them */
-        bool two = t == SL_DTYPE_IQ2_XXS;
-        v words = two ? _mm512_srli_epi64(v_load(b + 2), 32)
-                      : _mm512_cvtepu32_epi64(
-                            _mm256_loadu_si256((const __m256i *)(const void *)(b + 66)));
-        z = _mm512_cvtepi64_epi32(_mm512_multishift_epi64_epi8(v_set64(0x150e0700), words));
+    case SL_DTYPE_IQ3_XXS:
+        z = _mm512_cvtepi64_epi32(
+            _mm512_multishift_epi64_epi8(v_set64(0x150e0700), codes_words(t, b)));
         z = codes_even(_mm256_and_si256(z, _mm256_set1_epi8(127)));
         break;
-    }
     case SL_DTYPE_IQ2_XS:
-        z = codes_even(_mm512_cvtepi16_epi8(v_srl16(v_load(b + 2), 9)));
+        z = codes_even(_mm512_cvtepi16_epi8(v_srl16(v_load(p), 9)));
         break;
     default:
-        z = _mm256_loadu_si256(
-            (const __m256i *)(const void *)(b + (t == SL_DTYPE_IQ2_S ? 34 : 74)));
+        z = _mm256_loadu_si256((const __m256i *)(const void *)p);
     }
     _mm256_storeu_si256((__m256i *)(void *)neg, z);
 }
 
-/* Eight sub-scales atop the sign words, as words 2s + 1. */
-SL_INLINE __m128i codes_scales(enum sl_dtype t, const uint8_t *b) {
-    __m128i s = t == SL_DTYPE_IQ2_XXS
-                    ? _mm512_cvtepi64_epi16(_mm512_srli_epi64(v_load(b + 2), 60))
-                    : _mm256_cvtepi32_epi16(_mm256_srli_epi32(
-                          _mm256_loadu_si256((const __m256i *)(const void *)(b + 66)), 28));
-    return _mm_add_epi16(_mm_add_epi16(s, s), _mm_set1_epi16(1));
+/* u[4] of a block, without signs; neg[4]: those, a bit each. */
+SL_INLINE void grid_bytes(enum sl_dtype t, const uint8_t *b, v *u, uint64_t *neg) {
+    codes_bytes(t, b, u);
+    codes_signs(t, b, neg);
+}
+
+/* The eight sub-scales atop the words of signs, 2s + 1 as int16, in the low lanes. */
+SL_INLINE v grid_scales(enum sl_dtype t, const uint8_t *b) {
+    const struct super_traits tr = super_traits(t);
+    __m128i s =
+        t == SL_DTYPE_IQ2_XXS
+            ? _mm512_cvtepi64_epi16(_mm512_srli_epi64(v_load(b + tr.qs_at), 60))
+            : _mm256_cvtepi32_epi16(_mm256_srli_epi32(
+                  _mm256_loadu_si256((const __m256i *)(const void *)(b + tr.scales_at)), 28));
+    return _mm512_castsi128_si512(_mm_add_epi16(_mm_add_epi16(s, s), _mm_set1_epi16(1)));
 }
 
 #endif

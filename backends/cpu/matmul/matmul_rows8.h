@@ -193,39 +193,41 @@ SL_INLINE __m256i y_spread16(__m256i s, int i) {
 /* Step k of 4 through a block: two vectors of 32 elements. */
 SL_INLINE void super8_bytes(enum sl_dtype t, const uint8_t *b, int k, __m256i *u) {
     const int half = k / 2, odd = k % 2;
+    const struct super_traits tr = super_traits(t);
+    const uint8_t *qs = b + tr.qs_at, *high = b + tr.high_at;
     switch (t) {
     case SL_DTYPE_Q4_K:
     case SL_DTYPE_Q5_K: {
-        __m256i a = y_load(b + (t == SL_DTYPE_Q5_K ? 48 : 16) + 32 * k);
+        __m256i a = y_load(qs + 32 * k);
         u[0] = y_low4(a);
         u[1] = y_high4(a);
         if (t == SL_DTYPE_Q5_K) {
-            __m256i h = y_load(b + 16);
+            __m256i h = y_load(high);
             u[0] = _mm256_or_si256(u[0], y_bits(h, 4 - 2 * k, 16));
             u[1] = _mm256_or_si256(u[1], y_bits(h, 3 - 2 * k, 16));
         }
         break;
     }
     case SL_DTYPE_Q6_K: {
-        __m256i a = y_load(b + 32 * k), h = y_load(b + 128 + 32 * half);
+        __m256i a = y_load(qs + 32 * k), h = y_load(high + 32 * half);
         u[0] = _mm256_or_si256(y_low4(a), y_bits(h, 4 - 2 * odd, 0x30));
         u[1] = _mm256_or_si256(y_high4(a), y_bits(h, -2 * odd, 0x30));
         break;
     }
     case SL_DTYPE_Q2_K:
     case SL_DTYPE_Q3_K: {
-        __m256i a = y_load(b + (t == SL_DTYPE_Q3_K ? 32 : 16) + 32 * half);
+        __m256i a = y_load(qs + 32 * half);
         u[0] = y_bits(a, -4 * odd, 3);
         u[1] = y_bits(a, -4 * odd - 2, 3);
         if (t == SL_DTYPE_Q3_K) {
-            __m256i h = y_load(b);
+            __m256i h = y_load(high);
             u[0] = _mm256_or_si256(u[0], y_bits(h, 2 - 2 * k, 4));
             u[1] = _mm256_or_si256(u[1], y_bits(h, 1 - 2 * k, 4));
         }
         break;
     }
     default: { /* IQ4_XS */
-        __m256i a = y_load(b + 8 + 32 * k), table = y_bcast128(sl_iq4_values);
+        __m256i a = y_load(qs + 32 * k), table = y_bcast128(sl_iq4_values);
         u[0] = _mm256_shuffle_epi8(table, y_low4(a));
         u[1] = _mm256_shuffle_epi8(table, y_high4(a));
     }

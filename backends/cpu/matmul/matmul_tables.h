@@ -7,7 +7,7 @@
 #define SL_BACKENDS_CPU_MATMUL_TABLES_H
 
 #include "backends/cpu/matmul/formats.h"
-#include "backends/cpu/matmul/simd512.h"
+#include "backends/cpu/matmul/matmul_traits.h"
 
 #ifdef __AVX2__
 
@@ -23,13 +23,15 @@ SL_INLINE v tables_nibbles32(const uint8_t *p) {
 
 /* The codes of vector k. */
 SL_INLINE v iqk_codes(enum sl_dtype t, const uint8_t *b, const int k) {
+    const struct super_traits tr = super_traits(t);
+    const uint8_t *qs = b + tr.qs_at, *high = b + tr.high_at;
     switch (t) {
     case SL_DTYPE_IQ2_K: {
-        v a = v_bcast256(b + 12 + k / 2 * 32);
+        v a = v_bcast256(qs + k / 2 * 32);
         return v_and(k % 2 ? v_ror64_h(a, 4, 6) : v_ror64_h(a, 0, 2), v_set8(3));
     }
     case SL_DTYPE_IQ3_K: {
-        v a = v_bcast256(b + 14 + k / 2 * 32), h = v_bcast256(b + 78);
+        v a = v_bcast256(qs + k / 2 * 32), h = v_bcast256(high);
         h = k == 0   ? v_ror64_h(h, 62, 63)
             : k == 1 ? v_ror64_h(h, 0, 1)
             : k == 2 ? v_ror64_h(h, 2, 3)
@@ -38,19 +40,19 @@ SL_INLINE v iqk_codes(enum sl_dtype t, const uint8_t *b, const int k) {
                        v_and(h, v_set8(4)));
     }
     case SL_DTYPE_IQ4_K:
-        return tables_nibbles16(b + 16 + 32 * k);
+        return tables_nibbles16(qs + 32 * k);
     case SL_DTYPE_IQ5_K: {
-        v h = v_bcast256(b + 144);
+        v h = v_bcast256(high);
         h = k == 0   ? v_ror64_h(h, 60, 61)
             : k == 1 ? v_ror64_h(h, 62, 63)
             : k == 2 ? v_ror64_h(h, 0, 1)
                      : v_ror64_h(h, 2, 3);
-        return v_or(tables_nibbles32(b + 16 + 32 * k), v_and(h, v_set8(16)));
+        return v_or(tables_nibbles32(qs + 32 * k), v_and(h, v_set8(16)));
     }
     default: { /* IQ6_K */
-        v h = v_bcast256(b + 148 + k / 2 * 32);
+        v h = v_bcast256(high + k / 2 * 32);
         h = k % 2 ? v_ror64_h(h, 0, 2) : v_ror64_h(h, 60, 62);
-        return v_or(tables_nibbles32(b + 20 + 32 * k), v_and(h, v_set8(0x30)));
+        return v_or(tables_nibbles32(qs + 32 * k), v_and(h, v_set8(0x30)));
     }
     }
 }
@@ -60,8 +62,7 @@ SL_INLINE void iqk_bytes(enum sl_dtype t, const uint8_t *b, v *u, uint64_t *neg)
     const struct sl_iqk *table = &sl_iqk_values[t - SL_DTYPE_IQ2_K];
     const int bits = t - SL_DTYPE_IQ2_K + 2;
     const v added = v_set8(table->added);
-    uint16_t extra;
-    memcpy(&extra, b + 2, 2);
+    const uint32_t extra = ld16(b + super_traits(t).extra_at);
     SL_UNROLL
     for (int k = 0; k < 4; k++) {
         uint64_t lanes = _pdep_u64(extra >> (4 * k), 0x0001000100010001) * 0xffff;
@@ -82,25 +83,25 @@ SL_INLINE __m128i iqk_spread(uint64_t lo, uint64_t hi, uint64_t to) {
     return _mm_set_epi64x((long long)_pdep_u64(hi, to), (long long)_pdep_u64(lo, to));
 }
 SL_INLINE __m128i iqk_scales(enum sl_dtype t, const uint8_t *b) {
-    uint32_t head;
-    memcpy(&head, b + 4, 4);
+    const uint8_t *p = b + super_traits(t).scales_at;
+    const uint32_t high = ld32(p);
     switch (t) {
     case SL_DTYPE_IQ2_K:
-        return _mm_sub_epi8(iqk_nibble_scales(b + 4), _mm_set1_epi8(8));
+        return _mm_sub_epi8(iqk_nibble_scales(p), _mm_set1_epi8(8));
     case SL_DTYPE_IQ3_K: {
-        __m128i s = iqk_nibble_scales(b + 6);
-        __m128i minus = iqk_spread(head & 0xff, head >> 8 & 0xff, 0x0101010101010101);
+        __m128i s = iqk_nibble_scales(p + 2);
+        __m128i minus = iqk_spread(high & 0xff, high >> 8 & 0xff, 0x0101010101010101);
         minus = _mm_sub_epi8(_mm_setzero_si128(), minus);
         s = _mm_add_epi8(_mm_add_epi8(s, s), _mm_set1_epi8(1));
         return _mm_sub_epi8(_mm_xor_si128(s, minus), minus);
     }
     case SL_DTYPE_IQ4_K:
     case SL_DTYPE_IQ5_K: {
-        __m128i high = iqk_spread(head & 0xffff, head >> 16, 0x3030303030303030);
-        return _mm_sub_epi8(_mm_or_si128(iqk_nibble_scales(b + 8), high), _mm_set1_epi8(32));
+        __m128i bits = iqk_spread(high & 0xffff, high >> 16, 0x3030303030303030);
+        return _mm_sub_epi8(_mm_or_si128(iqk_nibble_scales(p + 4), bits), _mm_set1_epi8(32));
     }
     default:
-        return _mm_loadu_si128((const __m128i *)(const void *)(b + 4));
+        return _mm_loadu_si128((const __m128i *)(const void *)p);
     }
 }
 
@@ -116,7 +117,9 @@ SL_INLINE v tq1_times3(v a) {
 
 /* u[4] of TQ1_0, q + 1. */
 SL_INLINE void tq1_bytes(const uint8_t *b, v *u) {
-    v x = v_bcast256(b), y = v_bcast128(b + 32), z = v_bcast32(b + 48);
+    const struct super_traits tr = super_traits(SL_DTYPE_TQ1_0);
+    const uint8_t *qs = b + tr.qs_at;
+    v x = v_bcast256(qs), y = v_bcast128(qs + 32), z = v_bcast32(b + tr.high_at);
     v x1 = tq1_times3(x), x2 = tq1_times3(x1), x3 = tq1_times3(x2), x4 = tq1_times3(x3);
     v y1 = tq1_times3(y), y2 = tq1_times3(y1), y3 = tq1_times3(y2), y4 = tq1_times3(y3);
     v z1 = tq1_times3(z), z2 = tq1_times3(z1), z3 = tq1_times3(z2);

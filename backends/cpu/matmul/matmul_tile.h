@@ -163,12 +163,12 @@ SL_INLINE void transpose_half(const uint8_t *const *row, size_t at, v *out) {
 SL_INLINE void transpose_q5_k(const uint8_t *const *row, uint8_t (*w)[64]) {
     const v low = v_set8(15), bit = v_set8(16);
     v h[8];
-    transpose_half(row, 16, h);
+    transpose_half(row, super_traits(SL_DTYPE_Q5_K).high_at, h);
 #define SL_FIFTH(s, g) ((s) < 4 ? v_sll16(h[g], 4 - (s)) : v_srl16(h[g], (s)-4))
 #define SL_Q5_CHUNK(k, s0)                                                                         \
     do {                                                                                           \
         v y[4][4], z[4];                                                                           \
-        transpose_load(row, 48 + 64 * (k), y);                                                     \
+        transpose_load(row, super_traits(SL_DTYPE_Q5_K).qs_at + 64 * (k), y);                      \
         for (int i = 0; i < 4; i++) {                                                              \
             columns(y, i, z);                                                                      \
             for (int l = 0; l < 4; l++) {                                                          \
@@ -190,11 +190,12 @@ SL_INLINE void transpose_q5_k(const uint8_t *const *row, uint8_t (*w)[64]) {
 /* Q6_K: nibbles, and two high bits per element in qh, 32 elements apart. */
 SL_INLINE void transpose_q6_k(const uint8_t *const *row, uint8_t (*w)[64]) {
     const v low = v_set8(15), bits = v_set8(0x30);
+    const struct super_traits tr = super_traits(SL_DTYPE_Q6_K);
     SL_NO_UNROLL
     for (int k = 0; k < 2; k++) {
         v y[4][4], z[4], h[8];
-        transpose_half(row, 128 + 32 * (size_t)k, h);
-        transpose_load(row, 64 * (size_t)k, y);
+        transpose_half(row, tr.high_at + 32 * (size_t)k, h);
+        transpose_load(row, tr.qs_at + 64 * (size_t)k, y);
         for (int i = 0; i < 4; i++) {
             columns(y, i, z);
             for (int l = 0; l < 4; l++) {
@@ -228,10 +229,10 @@ SL_INLINE void unpack_super_bytes(enum sl_dtype t, const uint8_t *const *row, ui
     const struct super_traits tr = super_traits(t);
     switch (t) {
     case SL_DTYPE_Q4_K:
-        transpose_nibbles(ORDER_HALVES, row, 16, 64, NULL, w);
+        transpose_nibbles(ORDER_HALVES, row, tr.qs_at, 64, NULL, w);
         return;
     case SL_DTYPE_IQ4_XS:
-        transpose_nibbles(ORDER_LANES, row, 8, 64, iq4_bytes, w);
+        transpose_nibbles(ORDER_LANES, row, tr.qs_at, 64, iq4_bytes, w);
         return;
     case SL_DTYPE_Q5_K:
         transpose_q5_k(row, w);
