@@ -33,10 +33,15 @@ SL_INLINE const uint8_t *prefetch_on(const uint8_t *p, uint32_t bytes) {
 /* What a block of the input row gives to all weight rows. */
 struct super_x {
     v x[4];           /* in the type's order */
-    v base[2];        /* ORDER_LANES: what the offset adds, negated, to start from */
-    v correct;        /* sub 16 with an offset: pairs with the scales to the same end */
+    v base[4];        /* an offset of 128: what it adds, negated, to start from; ORDER_LANES: 2 */
+    v correct;        /* sub 16 with a smaller offset: pairs with the scales to the same end */
     v sum_hi, sum_lo; /* sums of q as 128 * hi + lo, for minima */
 };
+
+/* Sub-blocks of 16 with an offset of 128. */
+SL_INLINE bool is_wide(struct super_traits tr) {
+    return tr.order == ORDER_NATURAL && tr.offset == 128;
+}
 
 SL_INLINE void super_x_load(enum sl_dtype t, const struct sl_qx *g, struct super_x *x) {
     const struct super_traits tr = super_traits(t);
@@ -59,7 +64,10 @@ SL_INLINE void super_x_load(enum sl_dtype t, const struct sl_qx *g, struct super
         }
     }
     __m256i sum = _mm256_loadu_si256((const __m256i *)g->q256.sum);
-    if (tr.offset && tr.order == ORDER_NATURAL) {
+    if (is_wide(tr)) {
+        for (int k = 0; k < 4; k++)
+            x->base[k] = v_sub32(v_zero(), v_dpbusd_wide(v_zero(), v_set8(tr.offset), x->x[k]));
+    } else if (tr.offset && tr.order == ORDER_NATURAL) {
         /* Two factors, for 32 * 2032 would leave int16. */
         int a = tr.offset == 32 ? 16 : tr.offset, b = tr.offset - a;
         x->correct = v_join(_mm256_mullo_epi16(sum, _mm256_set1_epi16((short)-a)),
@@ -95,6 +103,14 @@ SL_INLINE void super_dot(enum sl_dtype t, const int nt, const uint8_t *b, const 
             v c = v_dpbusd_wide(v_dpbusd_wide(x[i].base[1], u[2], x[i].x[2]), u[3], x[i].x[3]);
             acc[i] = v_add32(v_mul32(a, s0), v_mul32(c, s1));
         }
+        return;
+    }
+    if (is_wide(tr)) {
+        for (int i = 0; i < nt; i++)
+            acc[i] = v_zero();
+        for (int k = 0; k < 4; k++)
+            for (int i = 0; i < nt; i++)
+                acc[i] = v_add_scaled(acc[i], x[i].base[k], u[k], x[i].x[k], s, k);
         return;
     }
     for (int i = 0; i < nt; i++)

@@ -2,7 +2,8 @@
  * once per instruction set.
  *
  * A block becomes four vectors of unsigned bytes u = q + offset (IQ2, IQ3: magnitudes and a bit per
- * sign), and int16 sub-scales. dot products stay exact: u <= 128, so pairs fit in int16. */
+ * sign), and int16 sub-scales. dot products stay exact: u <= 128, so pairs fit in int16; where the
+ * offset is 128, they are summed as int32. */
 #ifndef SL_BACKENDS_CPU_MATMUL_SUPER_H
 #define SL_BACKENDS_CPU_MATMUL_SUPER_H
 
@@ -109,7 +110,7 @@ SL_INLINE void super_bytes(enum sl_dtype t, const uint8_t *b, v *u, uint64_t *ne
     case SL_DTYPE_IQ4_K:
     case SL_DTYPE_IQ5_K:
     case SL_DTYPE_IQ6_K:
-        iqk_bytes(t, b, u, neg);
+        iqk_bytes(t, b, u);
         break;
     case SL_DTYPE_IQ4_XS: {
         v table = v_bcast128(iq4_bytes), a = v_load(qs), c = v_load(qs + 64);

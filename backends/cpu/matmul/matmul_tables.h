@@ -57,20 +57,24 @@ SL_INLINE v iqk_codes(enum sl_dtype t, const uint8_t *b, const int k) {
     }
 }
 
-/* u[4]: magnitudes; neg[4]: a bit for each that is negative. */
-SL_INLINE void iqk_bytes(enum sl_dtype t, const uint8_t *b, v *u, uint64_t *neg) {
+/* u[4]: q + 128. */
+SL_INLINE void iqk_bytes(enum sl_dtype t, const uint8_t *b, v *u) {
+    static const uint8_t lanes[64] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                      1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                      2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2,
+                                      3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3};
     const struct sl_iqk *table = &sl_iqk_values[t - SL_DTYPE_IQ2_K];
     const int bits = t - SL_DTYPE_IQ2_K + 2;
-    const v added = v_set8(table->added);
+    const uint64_t ones = 0x0101010101010101, added = (uint64_t)table->added;
     const uint32_t extra = ld16(b + super_traits(t).extra_at);
+    /* 128, and what is added, of each sub-block. */
+    const uint64_t by[2] = {_pdep_u64(extra & 255, ones) * added + 128 * ones,
+                            _pdep_u64(extra >> 8, ones) * added + 128 * ones};
+    const v more = v_bcast128(by);
     SL_UNROLL
-    for (int k = 0; k < 4; k++) {
-        uint64_t lanes = _pdep_u64(extra >> (4 * k), 0x0001000100010001) * 0xffff;
-        v q = v_lookup_64(table->values, bits, iqk_codes(t, b, k));
-        q = v_add8(q, v_or_bits(v_zero(), lanes, added));
-        neg[k] = v_sign_bits(q);
-        u[k] = v_abs8(q);
-    }
+    for (int k = 0; k < 4; k++)
+        u[k] = v_add8(v_lookup_64(table->values, bits, iqk_codes(t, b, k)),
+                      v_lookup(more, v_add8(v_load(lanes), v_set8(4 * k))));
 }
 
 /* Sixteen scales, as bytes. */

@@ -250,8 +250,8 @@ SL_INLINE void unpack_super_bytes(enum sl_dtype t, const uint8_t *const *row, ui
         uint64_t neg[4];
         super_bytes(t, row[r], u, neg);
         for (uint32_t k = 0; k < 4; k++) {
-            if (tr.is_signed)
-                u[k] = v_add8(v_negate_bits(u[k], neg[k]), v_set8(super_bias(t)));
+            if (tr.is_signed) /* + 64 */
+                u[k] = v_add8(v_negate_bits(u[k], neg[k]), v_set8(64));
             v_store(bytes + (16 * k + r) * 64, u[k]);
         }
     }
@@ -288,7 +288,8 @@ SL_INLINE const uint8_t *unpack_super(enum sl_dtype t, const uint8_t *const *row
     for (int k = 0; k < (tr.sub == 32 ? 4 : 8); k++) {
         v_store(p->scale[2 * k], v_sra32(v_sll32(s[k], 16), 16));
         v_store(p->scale[2 * k + 1], v_sra32(s[k], 16));
-        v_store(p->min[k], tr.has_min ? m[k] : v_mul16(s[k], v_set16(super_bias(t))));
+        v_store(p->min[k],
+                tr.has_min ? m[k] : v_mul16(s[k], v_set16(tr.is_signed ? 64 : tr.offset)));
     }
     vf_store(p->d, vf_mul(vf_from_f16(d), vf_set(super_d_factor(t))));
     vf_store(p->dmin, tr.has_min ? vf_from_f16(dmin) : vf_zero());
@@ -556,7 +557,7 @@ SL_INLINE enum tile_kind tile_kind(enum sl_dtype t) {
     const struct super_traits tr = super_traits(t);
     if (tr.sub == 16)
         return tr.has_min                  ? TILE_16_MIN
-               : super_bias(t) == 128      ? TILE_16_WIDE
+               : tr.offset == 128          ? TILE_16_WIDE
                : SL_TILE_8 && tr.is_signed ? TILE_16_LARGE
                                            : TILE_16;
     return tr.has_min ? TILE_32_MIN : tr.offset == 128 ? TILE_32_WIDE : TILE_32;

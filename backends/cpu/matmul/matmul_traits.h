@@ -93,34 +93,30 @@ SL_INLINE struct super_traits super_traits(enum sl_dtype t) {
         [SL_DTYPE_TQ1_0] = {.bytes = 54, .d_at = 52, .high_at = 48, .offset = 1, .sub = 16},
         [SL_DTYPE_TQ2_0] = {.bytes = 66, .d_at = 64, .offset = 1, .sub = 16},
         [SL_DTYPE_IQ2_K] =
-            {.bytes = 76, .qs_at = 12, .scales_at = 4, .extra_at = 2, .sub = 16, .is_signed = true},
+            {.bytes = 76, .qs_at = 12, .scales_at = 4, .extra_at = 2, .offset = 128, .sub = 16},
         [SL_DTYPE_IQ3_K] = {.bytes = 110,
                             .qs_at = 14,
                             .high_at = 78,
                             .scales_at = 4,
                             .extra_at = 2,
-                            .sub = 16,
-                            .is_signed = true},
-        [SL_DTYPE_IQ4_K] = {.bytes = 144,
-                            .qs_at = 16,
-                            .scales_at = 4,
-                            .extra_at = 2,
-                            .sub = 16,
-                            .is_signed = true},
+                            .offset = 128,
+                            .sub = 16},
+        [SL_DTYPE_IQ4_K] =
+            {.bytes = 144, .qs_at = 16, .scales_at = 4, .extra_at = 2, .offset = 128, .sub = 16},
         [SL_DTYPE_IQ5_K] = {.bytes = 176,
                             .qs_at = 16,
                             .high_at = 144,
                             .scales_at = 4,
                             .extra_at = 2,
-                            .sub = 16,
-                            .is_signed = true},
+                            .offset = 128,
+                            .sub = 16},
         [SL_DTYPE_IQ6_K] = {.bytes = 212,
                             .qs_at = 20,
                             .high_at = 148,
                             .scales_at = 4,
                             .extra_at = 2,
-                            .sub = 16,
-                            .is_signed = true},
+                            .offset = 128,
+                            .sub = 16},
         [SL_DTYPE_IQ1_M] = {.bytes = 56, .high_at = 32, .scales_at = 48, .offset = 9, .sub = 16},
     };
     return of[t];
@@ -159,12 +155,6 @@ SL_INLINE uint64_t ld64(const uint8_t *p) {
 }
 SL_INLINE uint64_t join32(uint32_t lo, uint32_t hi) {
     return lo | (uint64_t)hi << 32;
-}
-
-/* What is added to q for a panel, whose bytes have no sign. */
-SL_INLINE int super_bias(enum sl_dtype t) {
-    const struct super_traits tr = super_traits(t);
-    return sl_dtype_is_iqk(t) ? 128 : tr.is_signed ? 64 : tr.offset;
 }
 
 SL_INLINE __m256i index8(uint64_t bytes) {

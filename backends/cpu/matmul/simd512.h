@@ -155,12 +155,6 @@ SL_INLINE v v_or_bits(v a, uint64_t bits, v c) {
 SL_INLINE v v_select_lanes(v a, v b) {
     return _mm512_mask_mov_epi64(a, 0xcc, b);
 }
-SL_INLINE v v_abs8(v a) {
-    return _mm512_abs_epi8(a);
-}
-SL_INLINE uint64_t v_sign_bits(v a) {
-    return _mm512_movepi8_mask(a);
-}
 /* All ones where a >= b, without signs. */
 SL_INLINE v v_at_least8(v a, v b) {
     return _mm512_movm_epi8(_mm512_cmpge_epu8_mask(a, b));
@@ -192,6 +186,12 @@ SL_INLINE v v_scales16(v s, int k) {
         _mm512_set_epi64(0x0003000300030003, 0x0003000300030003, 0x0002000200020002,
                          0x0002000200020002, 0x0001000100010001, 0x0001000100010001, 0, 0);
     return _mm512_permutexvar_epi16(_mm512_add_epi16(first, _mm512_set1_epi16((short)(4 * k))), s);
+}
+/* The same as 32-bit numbers, over 4 lanes each. */
+SL_INLINE v v_scales16_wide(v s, int k) {
+    const __m512i first = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+    return _mm512_permutexvar_epi32(_mm512_add_epi32(first, _mm512_set1_epi32(4 * k)),
+                                    _mm512_cvtepi16_epi32(_mm512_castsi512_si256(s)));
 }
 /* Scales a and b, each over a half. */
 SL_INLINE v v_scales32(v s, int a, int b) {
@@ -448,13 +448,6 @@ SL_INLINE v v_or_bits(v a, uint64_t bits, v c) {
 SL_INLINE v v_select_lanes(v a, v b) {
     return (v){_mm256_blend_epi32(a.l, b.l, 0xf0), _mm256_blend_epi32(a.h, b.h, 0xf0)};
 }
-SL_INLINE v v_abs8(v a) {
-    return (v){_mm256_abs_epi8(a.l), _mm256_abs_epi8(a.h)};
-}
-SL_INLINE uint64_t v_sign_bits(v a) {
-    return (uint32_t)_mm256_movemask_epi8(a.l) | (uint64_t)(uint32_t)_mm256_movemask_epi8(a.h)
-                                                     << 32;
-}
 SL_INLINE v v_at_least8(v a, v b) {
     return (v){_mm256_cmpeq_epi8(_mm256_max_epu8(a.l, b.l), a.l),
                _mm256_cmpeq_epi8(_mm256_max_epu8(a.h, b.h), a.h)};
@@ -642,6 +635,23 @@ SL_INLINE v v_dpbusd(v acc, v u, v s) {
 SL_INLINE v v_dpbusd_wide(v acc, v u, v s) {
     v low = v_maddubs(v_and(u, v_set8(0x7f)), s), high = v_maddubs(v_and(u, v_set8(0x80)), s);
     return v_dpwssd(v_dpwssd(acc, low, v_set16(1)), high, v_set16(1));
+}
+#endif
+
+/* acc and, in each group of 4 lanes, the products of 16 bytes u - 128 with x times that group's
+ * scale: of 16 int16 scales in both halves those from 4k on. base: v_dpbusd_wide(0, 128, x),
+ * negated. */
+#ifdef __AVX512BW__
+SL_INLINE v v_add_scaled(v acc, v base, v u, v x, v scales, int k) {
+    return v_add32(acc, v_mul32(v_dpbusd_wide(base, u, x), v_scales16_wide(scales, k)));
+}
+#else
+SL_INLINE v v_add_scaled(v acc, v base, v u, v x, v scales, int k) {
+    (void)base;
+    v q = v_xor(u, v_set8(0x80));
+    v size = {_mm256_abs_epi8(q.l), _mm256_abs_epi8(q.h)};
+    v with_signs = {_mm256_sign_epi8(x.l, q.l), _mm256_sign_epi8(x.h, q.h)};
+    return v_dpwssd(acc, v_maddubs(size, with_signs), v_scales16(scales, k));
 }
 #endif
 
