@@ -1,8 +1,9 @@
 /* DeepSeek V3.2 and GLM-5: latent attention, dense first layers and experts as DeepSeek V3 has
  * them, over the positions that an indexer chooses. Of GLM-5.2's layers most have no indexer and
  * attend to what the last one before them has chosen. The two rotate the indexer's heads in
- * different pairs. Source: DeepSeek-AI 2025, "DeepSeek-V3.2", section 2.1; Z.ai's GLM-5 as in
- * Hugging Face Transformers, "modeling_glm_moe_dsa". */
+ * different pairs. Perhaps draft layers, with an indexer. Source: DeepSeek-AI 2025,
+ * "DeepSeek-V3.2", section 2.1; Z.ai's GLM-5 as in Hugging Face Transformers,
+ * "modeling_glm_moe_dsa". */
 #include "model/arch/arch_internal.h"
 
 #include <inttypes.h>
@@ -68,6 +69,9 @@ static enum sl_status read_glm(struct sl_keys *k, struct sl_hparams *hp, struct 
         return sl_keys_fail(k, SL_ERR_CORRUPT, types,
                             "layer 0 has no indexer, and no layer before it has one");
     SL_TRY(sl_arch_read_indexer(k, hp, false, layers));
+    /* What drafts tokens has one of its own: nobody has chosen for its rows. */
+    for (uint32_t l = sl_answer_layers(hp); l < hp->n_layer; l++)
+        own[l] = true;
     for (uint32_t l = 1; l < hp->n_layer; l++)
         layers[l].spec.latent.choice_back = own[l] ? 0 : layers[l - 1].spec.latent.choice_back + 1;
     return SL_OK;
@@ -81,6 +85,7 @@ const struct sl_arch sl_arch_deepseek32 = {
     .shared = SL_ARCH_SHARED_COUNT,
     .dense_lead = true,
     .nextn = true,
+    .drafts = true,
     .keys = keys,
     .optional = SL_ROLE(SL_L_ROUTER_BIAS),
     .read_own = read_deepseek,
@@ -94,6 +99,7 @@ const struct sl_arch sl_arch_glm_dsa = {
     .shared = SL_ARCH_SHARED_COUNT,
     .dense_lead = true,
     .nextn = true,
+    .drafts = true,
     .router_sigmoid = true,
     .keys = glm_keys,
     .optional = SL_ROLE(SL_L_ROUTER_BIAS),

@@ -10,8 +10,8 @@
 #include <fcntl.h>
 
 /* That have draft layers, and how those work is known. */
-static const char *const archs[] = {"glm4moe", "deepseek2", "qwen35moe",
-                                    "hy_v3",   "qwen3next", "qwen35"};
+static const char *const archs[] = {"glm4moe",   "deepseek2", "qwen35moe", "hy_v3",
+                                    "qwen3next", "qwen35",    "glm-dsa",   "deepseek32"};
 #define N_ARCHS (sizeof archs / sizeof *archs)
 
 static struct sl_synth_config drafting(const char *arch, uint32_t right) {

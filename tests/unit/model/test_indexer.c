@@ -83,6 +83,10 @@ static void which_layers(void **state) {
     c.n_nextn = 1;
     m = open_model(&c);
     check_layers(m, "x---x---x--", false);
+    /* What drafts tokens has its own, whatever the layers before it have. */
+    assert_int_equal(sl_model_add_drafts(m, &(struct sl_err){""}), SL_OK);
+    assert_true(m->layers[11].spec.draft && m->layers[11].t[SL_L_INDEX_Q]);
+    assert_int_equal(m->layers[11].spec.latent.choice_back, 0);
     sl_model_close(&m);
 }
 
