@@ -17,9 +17,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 README = os.path.join(ROOT, "README.md")
 # Name, preset; the presets have the tensor types of the usual files (Q4_K_M and alike).
 MODELS = [("Qwen3-30B-A3B", "qwen3-30b-a3b"), ("Qwen3.5-35B-A3B", "qwen3.5-35b-a3b"), ("GLM-4.7-Flash", "glm-4.7-flash"),
-          ("Gemma-4-26B-A4B", "gemma4-26b"), ("gpt-oss-20b", "gpt-oss-20b"), ("Mixtral-8x7B", "mixtral"), ("Qwen3-Next-80B-A3B", "qwen3-next-80b"),
+          ("Gemma-4-26B-A4B", "gemma4-26b"), ("gpt-oss-20b", "gpt-oss-20b"), ("Nemotron-3-Nano", "nemotron-3-nano"),
+          ("Mixtral-8x7B", "mixtral"), ("Kimi-Linear-48B-A3B", "kimi-linear-48b-a3b"), ("Qwen3-Next-80B-A3B", "qwen3-next-80b"),
           ("GLM-4.5-Air", "glm-4.5-air"), ("gpt-oss-120b", "gpt-oss-120b"), ("Llama-4-Scout", "llama4-scout"), ("Qwen3.5-122B-A10B", "qwen3.5-122b-a10b"),
-          ("MiniMax-M2", "minimax-m2"), ("DeepSeek-V3", "deepseek-v3"), ("Kimi-K2", "kimi-k2")]
+          ("MiniMax-M2", "minimax-m2"),
+          ("DeepSeek-V4-Flash", "deepseek-v4-flash"), ("MiniMax-M3", "minimax-m3"), ("DeepSeek-V3", "deepseek-v3"), ("DeepSeek-V3.2", "deepseek-v3.2"),
+          ("GLM-5.2", "glm-5.2"), ("Kimi-K2", "kimi-k2")]
 MACHINES = [["--card", "24GiB", "--ram", "64GiB", "--disk-bandwidth", "6", "--link-bandwidth", "25"],
             ["--card", "12GiB", "--ram", "32GiB", "--disk-bandwidth", "3", "--link-bandwidth", "12"]]
 ALWAYS = ["--device-bandwidth", "900", "--ram-bandwidth", "60", "--parallel", "1", "--ctx", "8192", "--heat-file", "off", "--json"]
