@@ -4,6 +4,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/host/pool.h"
+#include "backends/ops/activation.h"
 
 /* Positions per partition of the attention's softmax; see attention.h. */
 #define SL_CPU_ATTN_PART 512u
@@ -190,15 +191,14 @@ uint64_t sl_cpu_head_matmul_scratch_bytes(const struct sl_device_limits *limits,
 uint64_t sl_cpu_attention_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 uint64_t sl_cpu_index_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 
-/* Each fills its entries of the table. */
 /* index.c: sl_op_hadamard of one row. */
 void sl_cpu_hadamard_row(float *x, uint32_t n);
-/* rows.c: sl_op_limited_glu's definition, of n elements. */
-void sl_cpu_limited_glu_part(const struct sl_cpu_kernels *k, const float *gate, const float *up,
-                             float *y, size_t n, float limit);
-/* rows.c: SL_SWIGLU_CUT of n elements; y may be gate. */
-void sl_cpu_cut_glu_part(const struct sl_cpu_kernels *k, const float *gate, const float *up,
-                         float *y, size_t n, float limit);
+/* glu.c: n elements; y may be gate. gate: NULL for SL_RELU_SQUARED. limit: of those that have one.
+ */
+void sl_cpu_glu(const struct sl_cpu_kernels *k, enum sl_activation activation, const float *gate,
+                const float *up, float *y, size_t n, float limit);
+
+/* Each fills its entries of the table. */
 void sl_cpu_norm_init(struct sl_cpu_kernels *k);
 void sl_cpu_rope_init(struct sl_cpu_kernels *k);
 void sl_cpu_kv_init(struct sl_cpu_kernels *k);

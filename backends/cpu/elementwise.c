@@ -96,65 +96,6 @@ void sl_cpu_elementwise_init(struct sl_cpu_kernels *k) {
     k->sigmoid = sigmoid_c;
 }
 
-#define PIECE 1024u /* elements of a flat array that count as a row */
-
-struct silu_job {
-    const struct sl_op_silu_mul *a;
-    const struct sl_cpu_kernels *k;
-};
-
-static void silu_pieces(void *ctx, uint32_t begin, uint32_t end) {
-    const struct silu_job *j = ctx;
-    size_t from = (size_t)begin * PIECE, to = (size_t)end * PIECE;
-    to = to < j->a->n ? to : j->a->n;
-    j->k->silu_mul(j->a->gate + from, j->a->up + from, j->a->y + from, to - from);
-}
-
-enum sl_status sl_cpu_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a) {
-    struct sl_cpu *cpu = (struct sl_cpu *)d;
-    struct silu_job j = {a, &cpu->k};
-    sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE * 3, silu_pieces, &j);
-    return SL_OK;
-}
-
-struct gelu_job {
-    const struct sl_op_gelu_mul *a;
-    const struct sl_cpu_kernels *k;
-};
-
-static void gelu_pieces(void *ctx, uint32_t begin, uint32_t end) {
-    const struct gelu_job *j = ctx;
-    size_t from = (size_t)begin * PIECE, to = (size_t)end * PIECE;
-    to = to < j->a->n ? to : j->a->n;
-    j->k->gelu_mul(j->a->gate + from, j->a->up + from, j->a->y + from, to - from);
-}
-
-enum sl_status sl_cpu_gelu_mul(struct sl_device *d, const struct sl_op_gelu_mul *a) {
-    struct sl_cpu *cpu = (struct sl_cpu *)d;
-    struct gelu_job j = {a, &cpu->k};
-    sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE * 3, gelu_pieces, &j);
-    return SL_OK;
-}
-
-struct relu_job {
-    const struct sl_op_relu_squared *a;
-    const struct sl_cpu_kernels *k;
-};
-
-static void relu_pieces(void *ctx, uint32_t begin, uint32_t end) {
-    const struct relu_job *j = ctx;
-    size_t from = (size_t)begin * PIECE, to = (size_t)end * PIECE;
-    to = to < j->a->n ? to : j->a->n;
-    j->k->relu_squared(j->a->x + from, j->a->x + from, to - from);
-}
-
-enum sl_status sl_cpu_relu_squared(struct sl_device *d, const struct sl_op_relu_squared *a) {
-    struct sl_cpu *cpu = (struct sl_cpu *)d;
-    struct relu_job j = {a, &cpu->k};
-    sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE, relu_pieces, &j);
-    return SL_OK;
-}
-
 struct scale_job {
     const struct sl_op_scale *a;
     const struct sl_cpu_kernels *k;

@@ -242,20 +242,7 @@ static void activate(const struct run *r, uint32_t expert, uint32_t begin, float
         r->cpu->k.add(a->gate_bias + at, gate, n);
     if (a->up_bias)
         r->cpu->k.add(a->up_bias + at, up, n);
-    if (a->activation == SL_SWIGLU_CLAMPED)
-        r->cpu->k.swiglu_clamped(gate, up, h, n);
-    else if (a->activation == SL_GEGLU)
-        r->cpu->k.gelu_mul(gate, up, h, n);
-    else if (a->activation == SL_SWIGLU_LIMITED)
-        sl_cpu_limited_glu_part(&r->cpu->k, gate, up, h, n, a->limit);
-    else if (a->activation == SL_SWIGLU_CUT)
-        sl_cpu_cut_glu_part(&r->cpu->k, gate, up, h, n, a->limit);
-    else if (a->activation == SL_REGLU)
-        r->cpu->k.reglu(gate, up, h, n);
-    else if (a->activation == SL_RELU_SQUARED)
-        r->cpu->k.relu_squared(up, h, n);
-    else
-        r->cpu->k.silu_mul(gate, up, h, n);
+    sl_cpu_glu(&r->cpu->k, a->activation, gate, up, h, n, a->limit);
 }
 
 /* Where a chunk's weights begin; NULL: there is no such chunk. */

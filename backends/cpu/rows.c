@@ -96,39 +96,6 @@ enum sl_status sl_cpu_clamp(struct sl_device *d, const struct sl_op_clamp *a) {
     return SL_OK;
 }
 
-/* silu(g) is silu(g) * 1, so that the kernel of silu_mul does its exponentials. */
-void sl_cpu_limited_glu_part(const struct sl_cpu_kernels *k, const float *gate, const float *up,
-                             float *y, size_t n, float limit) {
-    enum { AT_ONCE = 256 };
-    float one[AT_ONCE];
-    for (size_t i = 0; i < AT_ONCE; i++)
-        one[i] = 1;
-    for (size_t from = 0; from < n; from += AT_ONCE) {
-        size_t m = n - from < AT_ONCE ? n - from : AT_ONCE;
-        k->silu_mul(gate + from, one, y + from, m);
-        for (size_t i = from; i < from + m; i++) {
-            float u = up[i] > limit ? limit : up[i];
-            u = u < -limit ? -limit : u;
-            y[i] = (y[i] > limit ? limit : y[i]) * u;
-        }
-    }
-}
-
-void sl_cpu_cut_glu_part(const struct sl_cpu_kernels *k, const float *gate, const float *up,
-                         float *y, size_t n, float limit) {
-    enum { AT_ONCE = 256 };
-    float g[AT_ONCE], u[AT_ONCE];
-    for (size_t from = 0; from < n; from += AT_ONCE) {
-        size_t m = n - from < AT_ONCE ? n - from : AT_ONCE;
-        for (size_t i = 0; i < m; i++) {
-            g[i] = gate[from + i] > limit ? limit : gate[from + i];
-            float v = up[from + i] > limit ? limit : up[from + i];
-            u[i] = v < -limit ? -limit : v;
-        }
-        k->silu_mul(g, u, y + from, m);
-    }
-}
-
 struct gelu_job {
     const struct sl_op_gelu_rows *a;
     const struct sl_cpu_kernels *k;
@@ -146,64 +113,5 @@ static void gelu_some(void *ctx, uint32_t begin, uint32_t end) {
 enum sl_status sl_cpu_gelu_rows(struct sl_device *d, const struct sl_op_gelu_rows *a) {
     struct sl_cpu *cpu = (struct sl_cpu *)d;
     sl_cpu_for_rows(cpu, a->n_tok, (size_t)a->n * 8, gelu_some, &(struct gelu_job){a, &cpu->k});
-    return SL_OK;
-}
-
-struct clamped_job {
-    const struct sl_op_clamped_glu *a;
-    const struct sl_cpu_kernels *k;
-};
-
-static void clamped_pieces(void *ctx, uint32_t begin, uint32_t end) {
-    const struct clamped_job *j = ctx;
-    size_t from = (size_t)begin * PIECE, to = (size_t)end * PIECE;
-    to = to < j->a->n ? to : j->a->n;
-    j->k->swiglu_clamped(j->a->gate + from, j->a->up + from, j->a->y + from, to - from);
-}
-
-enum sl_status sl_cpu_clamped_glu(struct sl_device *d, const struct sl_op_clamped_glu *a) {
-    struct sl_cpu *cpu = (struct sl_cpu *)d;
-    struct clamped_job j = {a, &cpu->k};
-    sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE * 3, clamped_pieces, &j);
-    return SL_OK;
-}
-
-struct glu_job {
-    const struct sl_op_limited_glu *a;
-    const struct sl_cpu_kernels *k;
-};
-
-static void glu_pieces(void *ctx, uint32_t begin, uint32_t end) {
-    const struct glu_job *j = ctx;
-    size_t from = (size_t)begin * PIECE, to = (size_t)end * PIECE;
-    to = to < j->a->n ? to : j->a->n;
-    sl_cpu_limited_glu_part(j->k, j->a->gate + from, j->a->up + from, j->a->y + from, to - from,
-                            j->a->limit);
-}
-
-enum sl_status sl_cpu_limited_glu(struct sl_device *d, const struct sl_op_limited_glu *a) {
-    struct sl_cpu *cpu = (struct sl_cpu *)d;
-    struct glu_job j = {a, &cpu->k};
-    sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE * 3, glu_pieces, &j);
-    return SL_OK;
-}
-
-struct cut_job {
-    const struct sl_op_cut_glu *a;
-    const struct sl_cpu_kernels *k;
-};
-
-static void cut_pieces(void *ctx, uint32_t begin, uint32_t end) {
-    const struct cut_job *j = ctx;
-    size_t from = (size_t)begin * PIECE, to = (size_t)end * PIECE;
-    to = to < j->a->n ? to : j->a->n;
-    sl_cpu_cut_glu_part(j->k, j->a->gate + from, j->a->up + from, j->a->y + from, to - from,
-                        j->a->limit);
-}
-
-enum sl_status sl_cpu_cut_glu(struct sl_device *d, const struct sl_op_cut_glu *a) {
-    struct sl_cpu *cpu = (struct sl_cpu *)d;
-    struct cut_job j = {a, &cpu->k};
-    sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE * 3, cut_pieces, &j);
     return SL_OK;
 }
