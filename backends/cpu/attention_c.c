@@ -1,19 +1,10 @@
 /* The definition's kernels; attention.h says what they define. */
 #include "backends/cpu/attention.h"
+#include "backends/cpu/math.h"
 
 #include <math.h>
 
 typedef void load_fn(const void *x, float *y, uint32_t n);
-
-static float dot(const float *a, const float *b, uint32_t n) {
-    float part[16] = {0};
-    for (uint32_t i = 0; i < n; i++)
-        part[i % 16] = fmaf(a[i], b[i], part[i % 16]);
-    for (uint32_t width = 8; width; width /= 2)
-        for (uint32_t i = 0; i < width; i++)
-            part[i] += part[i + width];
-    return part[0];
-}
 
 static void qk(const float *q, uint32_t n_heads, const struct sl_cpu_kv_page *k, load_fn *load,
                float scale, float *s) {
@@ -22,7 +13,7 @@ static void qk(const float *q, uint32_t n_heads, const struct sl_cpu_kv_page *k,
         load((const char *)k->rows + (size_t)j * k->row_bytes, row, k->head_dim);
         for (uint32_t h = 0; h < n_heads; h++)
             s[h * SL_CPU_ATTN_PART + j] =
-                dot(q + (size_t)h * k->head_dim, row, k->head_dim) * scale;
+                sl_dotf(q + (size_t)h * k->head_dim, row, k->head_dim) * scale;
     }
 }
 

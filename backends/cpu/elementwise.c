@@ -70,11 +70,8 @@ static float softmax_c(const float *x, float *y, uint32_t n, float *out_max) {
         y[i] = sl_expf(x[i] - max);
         part[i % 16] += y[i];
     }
-    for (uint32_t width = 8; width; width /= 2)
-        for (uint32_t i = 0; i < width; i++)
-            part[i] += part[i + width];
     *out_max = max;
-    return part[0];
+    return sl_sum16(part);
 }
 
 static void sigmoid_c(const float *x, float *y, uint32_t n) {
@@ -201,10 +198,7 @@ static float sum_of_exp(const float *x, uint32_t n, float max, float inv_t) {
         return 0;
     for (uint32_t i = 0; i < n; i++)
         lane[i % 16] += sl_exp_neg((x[i] - max) * inv_t);
-    for (uint32_t w = 8; w; w /= 2)
-        for (uint32_t l = 0; l < w; l++)
-            lane[l] += lane[l + w];
-    return lane[0];
+    return sl_sum16(lane);
 }
 
 static void block_max(void *ctx, uint32_t begin, uint32_t end) {

@@ -89,6 +89,21 @@ static inline double sl_ln(double x) {
     return 2 * s * p + e * 0x1.62e42fefa39efp-1;
 }
 
+/* Of 16 partial sums, element i in partial i % 16: all, added as a tree (cpu.h). */
+static inline float sl_sum16(float *part) {
+    for (uint32_t width = 8; width; width /= 2)
+        for (uint32_t i = 0; i < width; i++)
+            part[i] += part[i + width];
+    return part[0];
+}
+
+static inline float sl_dotf(const float *a, const float *b, uint32_t n) {
+    float part[16] = {0};
+    for (uint32_t i = 0; i < n; i++)
+        part[i % 16] = fmaf(a[i], b[i], part[i % 16]);
+    return sl_sum16(part);
+}
+
 /* log(1 + exp(x)) */
 static inline float sl_softplusf(float x) {
     return x > 20.0f ? x : (float)sl_ln(1.0 + (double)sl_expf(x));

@@ -1,17 +1,12 @@
 /* RMS norm: Zhang and Sennrich 2019. */
 #include "backends/cpu/cpu_internal.h"
+#include "backends/cpu/math.h"
 #include "backends/ops/norm.h"
 
 #include <math.h>
 
 static void rms_norm_c(const float *x, const float *w, float *y, uint32_t n, float eps) {
-    float part[16] = {0};
-    for (uint32_t i = 0; i < n; i++)
-        part[i % 16] = fmaf(x[i], x[i], part[i % 16]);
-    for (uint32_t width = 8; width; width /= 2)
-        for (uint32_t i = 0; i < width; i++)
-            part[i] += part[i + width];
-    float inv = 1.0f / sqrtf(part[0] / (float)n + eps);
+    float inv = 1.0f / sqrtf(sl_dotf(x, x, n) / (float)n + eps);
     for (uint32_t i = 0; i < n; i++) {
         float v = x[i] * inv;
         y[i] = w ? v * w[i] : v;

@@ -18,13 +18,7 @@ static void mul_sigmoid_c(const float *gate, float *y, uint32_t n) {
 }
 
 static void l2_norm_c(float *x, uint32_t n, float eps) {
-    float part[16] = {0};
-    for (uint32_t i = 0; i < n; i++)
-        part[i % 16] = fmaf(x[i], x[i], part[i % 16]);
-    for (uint32_t width = 8; width; width /= 2)
-        for (uint32_t i = 0; i < width; i++)
-            part[i] += part[i + width];
-    float inv = 1.0f / sqrtf(part[0] + eps);
+    float inv = 1.0f / sqrtf(sl_dotf(x, x, n) + eps);
     for (uint32_t i = 0; i < n; i++)
         x[i] *= inv;
 }

@@ -53,10 +53,7 @@ static void center_rows(void *ctx, uint32_t begin, uint32_t end) {
         float part[16] = {0};
         for (uint32_t i = 0; i < a->n; i++)
             part[i % 16] += x[i];
-        for (uint32_t width = 8; width; width /= 2)
-            for (uint32_t i = 0; i < width; i++)
-                part[i] += part[i + width];
-        float mean = part[0] / (float)a->n;
+        float mean = sl_sum16(part) / (float)a->n;
         for (size_t i = 0; i < a->n; i++)
             a->y[t * a->n + i] = x[i] - mean;
     }
