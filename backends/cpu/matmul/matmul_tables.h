@@ -68,9 +68,9 @@ SL_INLINE void iqk_bytes(enum sl_dtype t, const uint8_t *b, v *u) {
     const uint64_t ones = 0x0101010101010101, added = (uint64_t)table->added;
     const uint32_t extra = ld16(b + super_traits(t).extra_at);
     /* 128, and what is added, of each sub-block. */
-    const uint64_t by[2] = {_pdep_u64(extra & 255, ones) * added + 128 * ones,
-                            _pdep_u64(extra >> 8, ones) * added + 128 * ones};
-    const v more = v_bcast128(by);
+    const uint64_t lo = _pdep_u64(extra & 255, ones) * added + 128 * ones;
+    const uint64_t hi = _pdep_u64(extra >> 8, ones) * added + 128 * ones;
+    const v more = v_bcast128(&(__m128i[1]){_mm_set_epi64x((long long)hi, (long long)lo)});
     SL_UNROLL
     for (int k = 0; k < 4; k++)
         u[k] = v_add8(v_lookup_64(table->values, bits, iqk_codes(t, b, k)),
