@@ -51,9 +51,9 @@ struct job {
     const struct sl_cpu_kernels *k;
 };
 
-static void route(const struct job *j, const float *logits, uint32_t *ids, float *weights) {
+/* score [n_expert]; with softmax_topk logits, of which the chosen are scored later. */
+static void score_all(const struct job *j, const float *logits, float *score) {
     const struct sl_op_router *a = j->a;
-    float score[SL_MAX_EXPERTS], key[SL_MAX_EXPERTS];
     if (a->softmax_topk) {
         memcpy(score, logits, a->n_expert * sizeof *score);
     } else if (a->score == SL_ROUTER_SOFTMAX) {
@@ -63,48 +63,54 @@ static void route(const struct job *j, const float *logits, uint32_t *ids, float
     } else {
         j->k->sigmoid(logits, score, a->n_expert);
     }
-    const float *order = score;
-    if (a->bias) {
-        for (uint32_t i = 0; i < a->n_expert; i++)
-            key[i] = score[i] + a->bias[i];
-        order = key;
-    }
-    if (a->n_group > 1) {
-        if (!a->bias)
-            memcpy(key, score, a->n_expert * sizeof *key);
-        keep_groups(key, a->n_expert, a->n_group, a->n_group_used);
-        order = key;
-    }
-    top_k(order, a->n_expert, a->k, ids);
-    for (uint32_t r = 0; a->share > 1 && r < a->k; r++)
-        ids[r] /= a->share;
+}
 
-    for (uint32_t r = 0; r < a->k; r++)
+/* All may have underflowed: then nothing is divided. */
+static void divide_by_sum(float *x, uint32_t n) {
+    float sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += x[i];
+    for (uint32_t i = 0; sum != 0 && i < n; i++)
+        x[i] /= sum;
+}
+
+/* The chosen logits, which become scores. */
+static void score_chosen(enum sl_router_score score, float *x, uint32_t n) {
+    float max = -INFINITY;
+    if (score == SL_ROUTER_SIGMOID) {
+        for (uint32_t i = 0; i < n; i++)
+            x[i] = sl_sigmoidf(x[i]);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = sl_expf(x[i] - max);
+    divide_by_sum(x, n);
+}
+
+static void route(const struct job *j, const float *logits, uint32_t *ids, float *weights) {
+    const struct sl_op_router *a = j->a;
+    float score[SL_MAX_EXPERTS], key[SL_MAX_EXPERTS];
+    score_all(j, logits, score);
+    for (uint32_t i = 0; i < a->n_expert; i++)
+        key[i] = a->bias ? score[i] + a->bias[i] : score[i];
+    if (a->n_group > 1)
+        keep_groups(key, a->n_expert, a->n_group, a->n_group_used);
+    top_k(key, a->n_expert, a->k, ids);
+    for (uint32_t r = 0; r < a->k; r++) {
+        ids[r] /= a->share > 1 ? a->share : 1;
         weights[r] = score[ids[r]];
-    if (a->softmax_topk && a->score == SL_ROUTER_SIGMOID) {
-        for (uint32_t r = 0; r < a->k; r++)
-            weights[r] = sl_sigmoidf(weights[r]);
-    } else if (a->softmax_topk) {
-        float max = -INFINITY, sum = 0;
-        for (uint32_t r = 0; r < a->k; r++)
-            max = weights[r] > max ? weights[r] : max;
-        for (uint32_t r = 0; r < a->k; r++)
-            sum += weights[r] = sl_expf(weights[r] - max);
-        for (uint32_t r = 0; r < a->k; r++)
-            weights[r] /= sum;
     }
-    if (a->normalize) {
-        float sum = 0;
-        for (uint32_t r = 0; r < a->k; r++)
-            sum += weights[r];
-        if (sum != 0) /* all may have underflowed: then nothing is added */
-            for (uint32_t r = 0; r < a->k; r++)
-                weights[r] /= sum;
-    }
-    for (uint32_t r = 0; r < a->k; r++)
+    if (a->softmax_topk)
+        score_chosen(a->score, weights, a->k);
+    if (a->normalize)
+        divide_by_sum(weights, a->k);
+    for (uint32_t r = 0; r < a->k; r++) {
         weights[r] *= a->scale;
-    for (uint32_t r = 0; a->expert_scale && r < a->k; r++)
-        weights[r] *= a->expert_scale[ids[r]];
+        if (a->expert_scale)
+            weights[r] *= a->expert_scale[ids[r]];
+    }
 }
 
 static void rows(void *ctx, uint32_t begin, uint32_t end) {
@@ -130,7 +136,6 @@ static void softplus_row(const struct sl_op_softplus_router *a, size_t t) {
     float score[SL_MAX_EXPERTS], key[SL_MAX_EXPERTS], sum = 0;
     uint32_t *ids = a->ids + t * a->k;
     float *weights = a->weights + t * a->k;
-    const float *order = score;
     for (uint32_t i = 0; i < a->n_expert; i++)
         score[i] = sqrtf(sl_softplusf(a->logits[t * a->n_expert + i]));
     if (a->table) {
@@ -138,10 +143,9 @@ static void softplus_row(const struct sl_op_softplus_router *a, size_t t) {
         for (uint32_t r = 0; r < a->k; r++)
             ids[r] = (uint32_t)row[r];
     } else {
-        for (uint32_t i = 0; a->bias && i < a->n_expert; i++)
-            key[i] = score[i] + a->bias[i];
-        order = a->bias ? key : score;
-        top_k(order, a->n_expert, a->k, ids);
+        for (uint32_t i = 0; i < a->n_expert; i++)
+            key[i] = a->bias ? score[i] + a->bias[i] : score[i];
+        top_k(key, a->n_expert, a->k, ids);
     }
     for (uint32_t r = 0; r < a->k; r++)
         sum += weights[r] = score[ids[r]];
