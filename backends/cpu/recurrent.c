@@ -186,6 +186,19 @@ static bool is_kept(const struct sl_state_view *s, uint32_t t, uint32_t n_tok) {
     return t + 1 == n_tok || !follows(s, t + 1) || s->slot[t] / PAGE != s->slot[t + 1] / PAGE;
 }
 
+/* A part of a state: n_rows rows of n elements, stride apart, from element `at` of a page on. The
+ * one behind row t; *out_from: the one before it. If there is none that is zeros, at the same
+ * place as the result. */
+static float *state_of(const struct sl_state_view *s, size_t t, size_t at, uint32_t n_rows,
+                       size_t stride, uint32_t n, const float **out_from) {
+    const float *from = state_before(s, (uint32_t)t);
+    float *to = (float *)state_behind(s, (uint32_t)t) + at;
+    for (uint32_t i = 0; !from && i < n_rows; i++)
+        memset(to + i * stride, 0, n * sizeof *to);
+    *out_from = from ? from + at : to;
+    return to;
+}
+
 #define CONV_COLS 256u
 
 struct conv_job {
@@ -308,8 +321,6 @@ struct delta_job {
     uint32_t n_blocks; /* of columns in a head */
 };
 
-static const float zeros[SL_CPU_DELTA_COLS];
-
 /* Columns [c, c + n) of a head in all rows. */
 static void delta_columns(const struct delta_job *j, uint32_t h, uint32_t c, uint32_t n) {
     const struct sl_op_delta_rule *a = j->a;
@@ -330,12 +341,9 @@ static void delta_columns(const struct delta_job *j, uint32_t h, uint32_t c, uin
             .b = sl_sigmoidf(a->beta[t * a->stride_gate + gate]),
             .scale = a->scale,
         };
-        const float *from = state_before(&a->state, (uint32_t)t);
-        float *to = (float *)state_behind(&a->state, (uint32_t)t) + in_state;
-        if (!from)
-            for (uint32_t i = 0; i < a->head_dim_k; i++)
-                memcpy(to + (size_t)i * a->head_dim_v, zeros, n * sizeof *to);
-        j->k->delta_rule(&r, from ? from + in_state : to, to, n);
+        const float *from;
+        float *to = state_of(&a->state, t, in_state, a->head_dim_k, a->head_dim_v, n, &from);
+        j->k->delta_rule(&r, from, to, n);
     }
 }
 
@@ -383,11 +391,9 @@ static void channel_delta_head(const struct channel_delta_job *j, uint32_t h) {
                                              .stride_s = n_v,
                                              .b = sl_sigmoidf(a->beta[t * a->n_heads + h]),
                                              .scale = a->scale};
-        const float *from = state_before(&a->state, (uint32_t)t);
-        float *to = (float *)state_behind(&a->state, (uint32_t)t) + in_state;
-        if (!from)
-            memset(to, 0, (size_t)n_k * n_v * sizeof *to);
-        j->k->channel_delta(&r, from ? from + in_state : to, to, n_v);
+        const float *from;
+        float *to = state_of(&a->state, t, in_state, n_k, n_v, n_v, &from);
+        j->k->channel_delta(&r, from, to, n_v);
     }
 }
 
@@ -429,12 +435,9 @@ static void scan_columns(const struct scan_job *j, uint32_t h, uint32_t c, uint3
             .d = d,
             .skip = a->skip[h],
         };
-        const float *from = state_before(&a->state, (uint32_t)t);
-        float *to = (float *)state_behind(&a->state, (uint32_t)t) + in_state;
-        if (!from)
-            for (uint32_t i = 0; i < a->n_state; i++)
-                memcpy(to + (size_t)i * a->head_dim, zeros, n * sizeof *to);
-        j->k->state_scan(&r, from ? from + in_state : to, to, n);
+        const float *from;
+        float *to = state_of(&a->state, t, in_state, a->n_state, a->head_dim, n, &from);
+        j->k->state_scan(&r, from, to, n);
     }
 }
 
@@ -480,14 +483,11 @@ static void scan_channels(const struct channel_job *j, uint32_t c, uint32_t n) {
                                        .n_state = a->n_state,
                                        .stride_s = a->n,
                                        .stride_a = CHANNEL_COLS};
-        const float *from = state_before(&a->state, (uint32_t)t);
-        float *to = (float *)state_behind(&a->state, (uint32_t)t) + c;
+        const float *from;
+        float *to = state_of(&a->state, t, c, a->n_state, a->n, n, &from);
         for (uint32_t k = 0; k < n; k++)
             d[k] = sl_softplusf(a->dt[t * a->n + c + k]);
-        if (!from)
-            for (uint32_t i = 0; i < a->n_state; i++)
-                memset(to + (size_t)i * a->n, 0, n * sizeof *to);
-        j->k->channel_scan(&r, from ? from + c : to, to, n);
+        j->k->channel_scan(&r, from, to, n);
     }
 }
 
