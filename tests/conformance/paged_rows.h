@@ -16,11 +16,6 @@
 static const struct sl_device_limits limits = {
     .max_tok = 400, .max_heads = 64, .max_head_dim = 576, .max_scores = MAX_LEN};
 
-/* A GPU that computes none of it. */
-static inline bool lacks(enum sl_op op) {
-    return conf_device() && !sl_device_has_op(conf_device(), op);
-}
-
 static inline void configure(struct sl_device *d, uint32_t max_pages) {
     struct sl_device_limits with = limits;
     struct sl_err err;

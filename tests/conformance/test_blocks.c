@@ -140,8 +140,7 @@ static const struct {
 static void block_choices(void) {
     struct row mixed[128];
     uint32_t n_mixed = make_rows(mixed);
-    if (lacks(SL_OP_block_choose))
-        return;
+    conf_needs_op(SL_OP_block_choose);
     for (size_t i = 0; i < CONF_COUNT(block_shapes); i++) {
         uint32_t block = block_shapes[i].block, n_top = block_shapes[i].n_top;
         uint32_t n_local = block_shapes[i].n_local;
@@ -182,8 +181,7 @@ static void heads_in_turn(void) {
     size_t n_q = (size_t)c.n_rows * HEADS * DIM, n_y = (size_t)c.n_rows * HEADS * TOP;
     float *q = conf_host(n_q * sizeof *q);
     uint32_t *y = conf_host(n_y * sizeof *y);
-    if (lacks(SL_OP_block_choose))
-        return;
+    conf_needs_op(SL_OP_block_choose);
     fill_store(&c.keys, c.rows, c.n_rows, CONF_PLAIN, &rng);
     conf_fill(&rng, CONF_PLAIN, q, n_q);
     c.q = q;
@@ -209,8 +207,7 @@ static void equal_blocks(void) {
                        .n_decode = 1};
     float *x = conf_host(200 * DIM * sizeof *x), *q = conf_host(DIM * sizeof *q);
     uint32_t *y = conf_host(TOP * sizeof *y);
-    if (lacks(SL_OP_block_choose))
-        return;
+    conf_needs_op(SL_OP_block_choose);
     c.keys.page_table = scattered_pages();
     c.keys.len[0] = 200;
     for (uint32_t j = 0; j < 200; j++)
@@ -430,8 +427,7 @@ static uint32_t make_far_rows(struct row *out) {
 static void block_attention(void) {
     struct row mixed[128], far[64];
     uint32_t n_mixed = make_rows(mixed), n_far = make_far_rows(far);
-    if (lacks(SL_OP_block_attention))
-        return;
+    conf_needs_op(SL_OP_block_attention);
     for (size_t i = 0; i < CONF_COUNT(block_shapes); i++) {
         uint32_t block = block_shapes[i].block, n_top = block_shapes[i].n_top;
         block_attention_case(SL_DTYPE_F16, 6, 2, 48, 40, block, n_top, rows_few,
@@ -558,8 +554,8 @@ static void replay(void) {
                                    .dim_v = DIM,
                                    .block = BLOCK,
                                    .n_top = TOP}};
-    if (lacks(SL_OP_block_choose) || lacks(SL_OP_block_attention))
-        return;
+    conf_needs_op(SL_OP_block_choose);
+    conf_needs_op(SL_OP_block_attention);
     fill_store(&c.of.keys, rows, REPLAY_ROWS, CONF_PLAIN, &rng);
     c.to.page_table = c.of.keys.page_table;
     for (uint32_t seq = 0; seq < N_SEQ; seq++) {
@@ -597,8 +593,7 @@ static void unseen_blocks(void) {
     struct sl_rng rng = {77};
     float *q = conf_host(N * HEADS * DIM * sizeof *q), *y = conf_host(N * HEADS * DIM * sizeof *y);
     uint32_t *chosen = conf_host(N * TOP * sizeof *chosen);
-    if (lacks(SL_OP_block_attention))
-        return;
+    conf_needs_op(SL_OP_block_attention);
     for (uint32_t seq = 0; seq < 2; seq++) {
         float *k = conf_host(LEN * DIM * sizeof *k), *v = conf_host(LEN * DIM * sizeof *v);
         conf_fill(&rng, CONF_PLAIN, k, LEN * DIM);

@@ -16,10 +16,6 @@
 static const struct sl_device_limits limits = {
     .max_tok = MAX_ROWS, .max_heads = 70, .max_head_dim = 512, .max_scores = MAX_LEN};
 
-static bool lacks(enum sl_op op) {
-    return conf_device() && !sl_device_has_op(conf_device(), op);
-}
-
 static const uint32_t *scattered_pages(uint32_t step) {
     uint32_t *table = conf_host(N_SEQ * MAX_PAGES * sizeof *table);
     for (uint32_t i = 0; i < N_SEQ * MAX_PAGES; i++) /* steps are prime to 72 */
@@ -184,8 +180,7 @@ static void compressions(void) {
                   {96, 128, 16, 0, false, SL_DTYPE_F16},    {512, 4, 32, 0, true, SL_DTYPE_Q8_0},
                   {160, 128, 80, 32, false, SL_DTYPE_Q8_0}, {33, 1, 4, 1, true, SL_DTYPE_F16},
                   {17, 64, 0, 0, false, SL_DTYPE_F16},      {32, 192, 3, 32, true, SL_DTYPE_F16}};
-    if (lacks(SL_OP_compress))
-        return;
+    conf_needs_op(SL_OP_compress);
     for (size_t k = 0; k < CONF_COUNT(shapes); k++) {
         struct compression c = {.n = shapes[k].n,
                                 .ratio = shapes[k].ratio,
@@ -461,8 +456,7 @@ static void attentions(void) {
                   {SL_DTYPE_F16, 512, 19, 0, 0, 0, 3, 0, false},
                   {SL_DTYPE_F16, 16, 1, 2, 8, 64, 1, 3, false},
                   {SL_DTYPE_Q8_0, 32, 2, 0, 0, 1, 600, 0, true}};
-    if (lacks(SL_OP_compressed_attention))
-        return;
+    conf_needs_op(SL_OP_compressed_attention);
     for (size_t k = 0; k < CONF_COUNT(shapes); k++) {
         struct attention c = {.dtype = shapes[k].dtype,
                               .dim = shapes[k].dim,

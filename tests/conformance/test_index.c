@@ -48,8 +48,7 @@ static void check_rotation(const char *what, const struct rotation *r, const flo
 
 static void rotations(void) {
     static const uint32_t sizes[] = {1, 2, 4, 16, 64, 128, 512};
-    if (lacks(SL_OP_hadamard))
-        return;
+    conf_needs_op(SL_OP_hadamard);
     for (uint32_t kind = 0; kind < CONF_N_FILL; kind++)
         for (size_t i = 0; i < CONF_COUNT(sizes); i++) {
             struct rotation r = {.n_rows = 1 + 7 * (uint32_t)i, .n = sizes[i]};
@@ -235,8 +234,7 @@ static void choices(void) {
     };
     struct row mixed[128];
     uint32_t n_mixed = make_rows(mixed);
-    if (lacks(SL_OP_index_choose))
-        return;
+    conf_needs_op(SL_OP_index_choose);
     for (size_t i = 0; i < CONF_COUNT(shapes); i++) {
         choice_case(shapes[i].dtype, shapes[i].n_heads, shapes[i].dim, shapes[i].n_top, rows_few,
                     CONF_COUNT(rows_few), CONF_PLAIN);
@@ -270,8 +268,7 @@ static void waves_of_scores(void) {
     float *q = conf_host((size_t)c.n_rows * HEADS * DIM * sizeof *q);
     float *w = conf_host((size_t)c.n_rows * HEADS * sizeof *w);
     uint32_t *y = conf_host((size_t)c.n_rows * TOP * sizeof *y);
-    if (lacks(SL_OP_index_choose))
-        return;
+    conf_needs_op(SL_OP_index_choose);
     assert_true((uint64_t)c.n_rows * WIDE_PAGES * PAGE * sizeof(float) > 64 << 20);
     fill_store(&c.keys, mixed, c.n_rows, CONF_PLAIN, &rng);
     conf_fill(&rng, CONF_PLAIN, q, (size_t)c.n_rows * HEADS * DIM);
@@ -297,8 +294,7 @@ static void special_scores(void) {
     float *x = conf_host(200 * DIM * sizeof *x), *q = conf_host(DIM * sizeof *q);
     float *w = conf_host(sizeof *w);
     uint32_t *y = conf_host(TOP * sizeof *y);
-    if (lacks(SL_OP_index_choose))
-        return;
+    conf_needs_op(SL_OP_index_choose);
     c.keys.page_table = scattered_pages();
     c.keys.len[0] = 200;
     for (uint32_t j = 0; j < 200; j++) { /* scores are -0, nothing but zeros, or -1 */
@@ -457,8 +453,7 @@ static void attention(void) {
     };
     struct row mixed[128];
     uint32_t n_mixed = make_rows(mixed);
-    if (lacks(SL_OP_chosen_attention))
-        return;
+    conf_needs_op(SL_OP_chosen_attention);
     for (size_t i = 0; i < CONF_COUNT(shapes); i++) {
         /* The last ones, with more shared memory than every GPU has. */
         struct sl_err err;

@@ -39,8 +39,7 @@ static void run_gate(struct sl_device *d, const void *ctx, void *out) {
 }
 
 static void gate_heads(void) {
-    if (lacks(SL_OP_gate_heads))
-        return;
+    conf_needs_op(SL_OP_gate_heads);
     for (size_t i = 0; i < CONF_COUNT(sizes); i++)
         for (uint32_t kind = 0; kind < 4; kind++) {
             uint32_t n = sizes[i], n_tok = n > 200 ? 2 : 9, n_heads = 1 + n % 5;
@@ -90,8 +89,7 @@ static void run_temper(struct sl_device *d, const void *ctx, void *out) {
 }
 
 static void temper(void) {
-    if (lacks(SL_OP_temper))
-        return;
+    conf_needs_op(SL_OP_temper);
     static const int32_t pos[] = {0, 1, 8190, 8191, 8192, 16382, 16383, 100000, 1 << 30};
     for (size_t i = 0; i < CONF_COUNT(sizes); i++) {
         uint32_t n = sizes[i], n_tok = CONF_COUNT(pos);
@@ -182,8 +180,7 @@ static void run_relu_squared(struct sl_device *d, const void *ctx, void *out) {
 }
 
 static void relu_squared(void) {
-    if (lacks(SL_OP_relu_squared))
-        return;
+    conf_needs_op(SL_OP_relu_squared);
     for (size_t i = 0; i < CONF_COUNT(sizes); i++)
         for (int fill = 0; fill < CONF_N_FILL; fill++) {
             uint32_t n = sizes[i], n_tok = n > 200 ? 3 : 17;
@@ -215,8 +212,7 @@ static void run_bias(struct sl_device *d, const void *ctx, void *out) {
 }
 
 static void bias(void) {
-    if (lacks(SL_OP_bias))
-        return;
+    conf_needs_op(SL_OP_bias);
     for (size_t i = 0; i < CONF_COUNT(sizes); i++)
         for (int fill = 0; fill < CONF_N_FILL; fill++) {
             uint32_t n = sizes[i], n_tok = n > 200 ? 3 : 17;
@@ -256,8 +252,7 @@ static void run_gelu_rows(struct sl_device *d, const void *ctx, void *out) {
 
 /* The other factor is a part of wider rows, in order or picked. */
 static void gelu_rows(void) {
-    if (lacks(SL_OP_gelu_rows))
-        return;
+    conf_needs_op(SL_OP_gelu_rows);
     for (size_t i = 0; i < CONF_COUNT(sizes); i++)
         for (uint32_t kind = 0; kind < 4; kind++) {
             uint32_t n = sizes[i], n_tok = n > 200 ? 2 : 9, stride = n + kind * 5;
@@ -304,8 +299,7 @@ static void run_glu(struct sl_device *d, const void *ctx, void *out) {
 }
 
 static void limited_glu(void) {
-    if (lacks(SL_OP_limited_glu))
-        return;
+    conf_needs_op(SL_OP_limited_glu);
     for (size_t i = 0; i < CONF_COUNT(sizes); i++)
         for (int fill = 0; fill < CONF_N_FILL; fill++) {
             uint32_t n = sizes[i];
@@ -340,8 +334,7 @@ static void run_clamped(struct sl_device *d, const void *ctx, void *out) {
 }
 
 static void clamped_glu(void) {
-    if (lacks(SL_OP_clamped_glu))
-        return;
+    conf_needs_op(SL_OP_clamped_glu);
     for (size_t i = 0; i < CONF_COUNT(sizes); i++)
         for (int fill = 0; fill < CONF_N_FILL; fill++) {
             uint32_t n = sizes[i];
@@ -378,8 +371,7 @@ static void run_cut(struct sl_device *d, const void *ctx, void *out) {
 }
 
 static void cut_glu(void) {
-    if (lacks(SL_OP_cut_glu))
-        return;
+    conf_needs_op(SL_OP_cut_glu);
     for (size_t i = 0; i < CONF_COUNT(sizes); i++)
         for (int fill = 0; fill < CONF_N_FILL; fill++) {
             uint32_t n = sizes[i];

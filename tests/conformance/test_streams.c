@@ -9,10 +9,6 @@
 
 static const struct sl_device_limits limits = {.max_tok = 200};
 
-static bool lacks(enum sl_op op) {
-    return conf_device() && !sl_device_has_op(conf_device(), op);
-}
-
 struct streams {
     uint32_t n_tok, n_stream, n, n_iter;
     bool only_read;
@@ -78,8 +74,7 @@ static void check_weights(const char *what, const struct streams *c, const float
 
 static void weights(void) {
     static const uint32_t shapes[][3] = {{4, 20, 9}, {4, 1, 150}, {2, 3, 1}, {8, 5, 40}, {3, 7, 5}};
-    if (lacks(SL_OP_stream_weights))
-        return;
+    conf_needs_op(SL_OP_stream_weights);
     for (size_t k = 0; k < 2 * CONF_COUNT(shapes); k++) {
         const uint32_t *s = shapes[k / 2];
         struct streams c = {.n_tok = s[2], .n_stream = s[0], .n_iter = s[1], .only_read = k % 2};
@@ -146,8 +141,7 @@ static void run_write(struct sl_device *d, const void *ctx, void *out) {
 static void rows(void) {
     static const uint32_t shapes[][3] = {
         {4, 256, 3}, {4, 1000, 40}, {2, 1, 1}, {8, 300, 7}, {3, 17, 150}};
-    if (lacks(SL_OP_stream_write))
-        return;
+    conf_needs_op(SL_OP_stream_write);
     for (size_t k = 0; k < CONF_COUNT(shapes); k++) {
         struct streams c = {.n_tok = shapes[k][2], .n_stream = shapes[k][0], .n = shapes[k][1]};
         struct sl_rng rng = {k + 9};
