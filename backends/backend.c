@@ -88,6 +88,8 @@ static const char *lacking_form(const struct sl_device *d, const struct sl_op_ne
         return " with cut SwiGLU";
     if (need->op == SL_OP_moe && need->activation == SL_RELU_SQUARED && !d->caps.relu_squared)
         return " with squared ReLU";
+    if (need->op == SL_OP_moe && need->activation == SL_SITU && !d->caps.situ)
+        return " with SiTU";
     if (need->op == SL_OP_latent_attention && need->window && !d->caps.latent_window)
         return " with a window";
     if (need->extra && !d->caps.extra_args)

@@ -128,6 +128,7 @@ struct sl_device_caps {
     bool reglu;                       /* ... and SL_REGLU */
     bool swiglu_cut;                  /* ... and SL_SWIGLU_CUT */
     bool relu_squared;                /* ... and SL_RELU_SQUARED */
+    bool situ;                        /* ... and SL_SITU */
     bool sigmoid_topk;                /* sl_op_router takes softmax_topk with sigmoids */
     bool router_share;                /* ... and share */
     bool latent_window;               /* sl_op_latent_attention takes windows */

@@ -265,6 +265,10 @@ enum sl_status sl_op_softplus_router(struct sl_device *d, const struct sl_op_sof
     return submit_softplus_router(d, a);
 }
 
+static bool are_situ_limits(float limit, float limit_up) {
+    return limit > 0 && isfinite(limit) && limit_up >= 0 && isfinite(limit_up);
+}
+
 static enum sl_status check_placed(const struct sl_device *d, const struct sl_op_moe *a,
                                    uint64_t n_all) {
     if (!d->caps.moe_placed || d->recording)
@@ -305,11 +309,14 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
         (a->activation != SL_SWIGLU_LIMITED || !d->caps.swiglu_limited) &&
         (a->activation != SL_REGLU || !d->caps.reglu) &&
         (a->activation != SL_SWIGLU_CUT || !d->caps.swiglu_cut) &&
-        (a->activation != SL_RELU_SQUARED || !d->caps.relu_squared))
+        (a->activation != SL_RELU_SQUARED || !d->caps.relu_squared) &&
+        (a->activation != SL_SITU || !d->caps.situ))
         return UNSUPPORTED("moe: %s has no activation %u", d->ops->name, (unsigned)a->activation);
     if ((a->activation == SL_SWIGLU_LIMITED || a->activation == SL_SWIGLU_CUT) &&
         !(a->limit > 0 && isfinite(a->limit)))
         return INVALID("moe: SwiGLU limited to %g", (double)a->limit);
+    if (a->activation == SL_SITU && !are_situ_limits(a->limit, a->limit_up))
+        return INVALID("moe: SiTU limited to %g and %g", (double)a->limit, (double)a->limit_up);
     if ((a->gate_bias || a->up_bias || a->down_bias) && !d->caps.moe_bias)
         return UNSUPPORTED("moe: %s has no biases of experts", d->ops->name);
     if (a->placed)
@@ -603,6 +610,16 @@ enum sl_status sl_op_cut_glu(struct sl_device *d, const struct sl_op_cut_glu *a)
     return submit_cut_glu(d, a);
 }
 
+enum sl_status sl_op_situ_glu(struct sl_device *d, const struct sl_op_situ_glu *a) {
+    if (!a->n)
+        return SL_OK;
+    if (!a->gate || !a->up || !a->y)
+        return INVALID("situ_glu: a NULL argument");
+    if (!are_situ_limits(a->limit, a->limit_up))
+        return INVALID("situ_glu: to %g and %g", (double)a->limit, (double)a->limit_up);
+    return submit_situ_glu(d, a);
+}
+
 static enum sl_status check_streams(const struct sl_device *d, const char *op, uint32_t n_tok,
                                     uint32_t n_stream) {
     SL_TRY(check_rows(d, op, n_tok, 0));
@@ -611,8 +628,16 @@ static enum sl_status check_streams(const struct sl_device *d, const char *op, u
                : INVALID("%s: %u streams; 2 to %u", op, n_stream, SL_MAX_STREAMS);
 }
 
+static enum sl_status check_attended(const struct sl_device *d, const char *op, uint32_t n_tok,
+                                     uint32_t n_stream) {
+    SL_TRY(check_rows(d, op, n_tok, 0));
+    return n_stream >= 2 && n_stream <= SL_MAX_ATTENDED
+               ? SL_OK
+               : INVALID("%s: %u streams; 2 to %u", op, n_stream, SL_MAX_ATTENDED);
+}
+
 enum sl_status sl_op_stream_spread(struct sl_device *d, const struct sl_op_stream_spread *a) {
-    SL_TRY(check_streams(d, "stream_spread", a->n_tok, a->n_stream));
+    SL_TRY(check_attended(d, "stream_spread", a->n_tok, a->n_stream));
     if (!a->n_tok || !a->n)
         return SL_OK;
     if (!a->x || !a->y || a->x == a->y)
@@ -647,6 +672,29 @@ enum sl_status sl_op_stream_write(struct sl_device *d, const struct sl_op_stream
     if (!a->x || !a->y || !a->w)
         return INVALID("stream_write: a NULL argument");
     return submit_stream_write(d, a);
+}
+
+enum sl_status sl_op_stream_attend(struct sl_device *d, const struct sl_op_stream_attend *a) {
+    SL_TRY(check_attended(d, "stream_attend", a->n_tok, a->n_stream));
+    if (a->n_kept >= a->n_stream || !(a->eps >= 0 && isfinite(a->eps)))
+        return INVALID("stream_attend: %u kept of %u streams, eps %g", a->n_kept, a->n_stream,
+                       (double)a->eps);
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->w || !a->y)
+        return INVALID("stream_attend: a NULL argument");
+    return submit_stream_attend(d, a);
+}
+
+enum sl_status sl_op_stream_keep(struct sl_device *d, const struct sl_op_stream_keep *a) {
+    SL_TRY(check_attended(d, "stream_keep", a->n_tok, a->n_stream));
+    if (a->to >= a->n_stream)
+        return INVALID("stream_keep: in stream %u of %u", a->to, a->n_stream);
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->y)
+        return INVALID("stream_keep: a NULL argument");
+    return submit_stream_keep(d, a);
 }
 
 enum sl_status sl_op_bias(struct sl_device *d, const struct sl_op_bias *a) {

@@ -172,6 +172,7 @@ static void fill_caps(struct sl_device_caps *caps, enum sl_cpu_isa isa, uint32_t
     caps->geglu = caps->extra_args = caps->sigmoid_topk = caps->router_share = true;
     caps->latent_window = true;
     caps->swiglu_limited = caps->swiglu_cut = caps->reglu = caps->relu_squared = true;
+    caps->situ = true;
     caps->arithmetic = SL_CPU_ARITHMETIC;
     caps->overlap = n_threads > 1;
     caps->memory_bytes = host_memory();

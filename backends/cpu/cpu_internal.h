@@ -87,6 +87,10 @@ struct sl_cpu_kernels {
     void (*gelu_mul)(const float *gate, const float *up, float *y, size_t n);
     void (*reglu)(const float *gate, const float *up, float *y, size_t n);
     void (*relu_squared)(const float *x, float *y, size_t n);
+    void (*situ)(const float *gate, const float *up, float *y, size_t n, float limit,
+                 float limit_up);
+    /* sum_i x[i] w[i] / sqrt(mean square of x + eps), both sums of 16 partials */
+    float (*norm_dot)(const float *x, const float *w, uint32_t n, float eps);
     void (*softcap)(float *x, float cap, size_t n);
     void (*add)(const float *x, float *y, size_t n);
     /* y[i] = fma(x[i], s, y[i]) */
@@ -196,7 +200,7 @@ void sl_cpu_hadamard_row(float *x, uint32_t n);
 /* glu.c: n elements; y may be gate. gate: NULL for SL_RELU_SQUARED. limit: of those that have one.
  */
 void sl_cpu_glu(const struct sl_cpu_kernels *k, enum sl_activation activation, const float *gate,
-                const float *up, float *y, size_t n, float limit);
+                const float *up, float *y, size_t n, float limit, float limit_up);
 
 /* Each fills its entries of the table. */
 void sl_cpu_norm_init(struct sl_cpu_kernels *k);

@@ -41,6 +41,18 @@ static void relu_squared_c(const float *x, float *y, size_t n) {
     }
 }
 
+static void situ_c(const float *gate, const float *up, float *y, size_t n, float limit,
+                   float limit_up) {
+    for (size_t i = 0; i < n; i++) {
+        float u = limit_up > 0 ? sl_softcapf(up[i], limit_up) : up[i];
+        y[i] = sl_softcapf(gate[i], limit) * sl_sigmoidf(gate[i]) * u;
+    }
+}
+
+static float norm_dot_c(const float *x, const float *w, uint32_t n, float eps) {
+    return sl_dotf(x, w, n) * (1.0f / sqrtf(sl_dotf(x, x, n) / (float)n + eps));
+}
+
 static void softcap_c(float *x, float cap, size_t n) {
     for (size_t i = 0; i < n; i++)
         x[i] = sl_softcapf(x[i], cap);
@@ -85,6 +97,8 @@ void sl_cpu_elementwise_init(struct sl_cpu_kernels *k) {
     k->gelu_mul = gelu_mul_c;
     k->reglu = reglu_c;
     k->relu_squared = relu_squared_c;
+    k->situ = situ_c;
+    k->norm_dot = norm_dot_c;
     k->softcap = softcap_c;
     k->add = add_c;
     k->add_scaled = add_scaled_c;

@@ -36,7 +36,7 @@ static void cut(const struct sl_cpu_kernels *k, const float *gate, const float *
 }
 
 void sl_cpu_glu(const struct sl_cpu_kernels *k, enum sl_activation activation, const float *gate,
-                const float *up, float *y, size_t n, float limit) {
+                const float *up, float *y, size_t n, float limit, float limit_up) {
     switch (activation) {
     case SL_SWIGLU:
         k->silu_mul(gate, up, y, n);
@@ -59,6 +59,9 @@ void sl_cpu_glu(const struct sl_cpu_kernels *k, enum sl_activation activation, c
     case SL_RELU_SQUARED:
         k->relu_squared(up, y, n);
         return;
+    case SL_SITU:
+        k->situ(gate, up, y, n, limit, limit_up);
+        return;
     }
 }
 
@@ -71,7 +74,7 @@ struct job {
     const float *gate, *up;
     float *y;
     size_t n;
-    float limit;
+    float limit, limit_up;
     const struct sl_cpu_kernels *k;
 };
 
@@ -80,7 +83,7 @@ static void pieces(void *ctx, uint32_t begin, uint32_t end) {
     size_t from = (size_t)begin * PIECE, to = (size_t)end * PIECE;
     to = to < j->n ? to : j->n;
     sl_cpu_glu(j->k, j->activation, j->gate ? j->gate + from : NULL, j->up + from, j->y + from,
-               to - from, j->limit);
+               to - from, j->limit, j->limit_up);
 }
 
 static enum sl_status run(struct sl_device *d, struct job j) {
@@ -104,13 +107,17 @@ enum sl_status sl_cpu_clamped_glu(struct sl_device *d, const struct sl_op_clampe
 }
 
 enum sl_status sl_cpu_limited_glu(struct sl_device *d, const struct sl_op_limited_glu *a) {
-    return run(d, (struct job){SL_SWIGLU_LIMITED, a->gate, a->up, a->y, a->n, a->limit, NULL});
+    return run(d, (struct job){SL_SWIGLU_LIMITED, a->gate, a->up, a->y, a->n, a->limit, 0, NULL});
 }
 
 enum sl_status sl_cpu_cut_glu(struct sl_device *d, const struct sl_op_cut_glu *a) {
-    return run(d, (struct job){SL_SWIGLU_CUT, a->gate, a->up, a->y, a->n, a->limit, NULL});
+    return run(d, (struct job){SL_SWIGLU_CUT, a->gate, a->up, a->y, a->n, a->limit, 0, NULL});
 }
 
 enum sl_status sl_cpu_relu_squared(struct sl_device *d, const struct sl_op_relu_squared *a) {
     return run(d, (struct job){SL_RELU_SQUARED, NULL, a->x, a->x, .n = a->n});
+}
+
+enum sl_status sl_cpu_situ_glu(struct sl_device *d, const struct sl_op_situ_glu *a) {
+    return run(d, (struct job){SL_SITU, a->gate, a->up, a->y, a->n, a->limit, a->limit_up, NULL});
 }

@@ -242,7 +242,7 @@ static void activate(const struct run *r, uint32_t expert, uint32_t begin, float
         r->cpu->k.add(a->gate_bias + at, gate, n);
     if (a->up_bias)
         r->cpu->k.add(a->up_bias + at, up, n);
-    sl_cpu_glu(&r->cpu->k, a->activation, gate, up, h, n, a->limit);
+    sl_cpu_glu(&r->cpu->k, a->activation, gate, up, h, n, a->limit, a->limit_up);
 }
 
 /* Where a chunk's weights begin; NULL: there is no such chunk. */

@@ -379,7 +379,7 @@ static void channel_delta_head(const struct channel_delta_job *j, uint32_t h) {
         size_t at_k = (t * a->n_heads + h) * n_k, at_v = (t * a->n_heads + h) * n_v;
         for (uint32_t i = 0; i < n_k; i++) {
             float x = a->alpha[at_k + i] + a->dt[(size_t)h * n_k + i];
-            g[i] = sl_expf(a->bound < 0 ? a->bound * sl_sigmoidf(a->a[h] * x)
+            g[i] = sl_expf(a->bound < 0 ? a->bound * sl_sigmoidf(fabsf(a->a[h]) * x)
                                         : a->a[h] * sl_softplusf(x));
         }
         struct sl_cpu_channel_delta_row r = {.q = a->q + at_k,

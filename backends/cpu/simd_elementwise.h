@@ -106,6 +106,40 @@ static inline v16 v_softcap(v16 x, v16 cap) {
     return v_mul(cap, v_sub(one, v_div(two, v_add(one, e))));
 }
 
+static inline v16 v_situ(v16 g, v16 u, v16 limit, v16 limit_up, bool capped) {
+    v16 a = v_mul(v_softcap(g, limit), v_sigmoid(g));
+    return v_mul(a, capped ? v_softcap(u, limit_up) : u);
+}
+
+static void situ(const float *gate, const float *up, float *y, size_t n, float limit,
+                 float limit_up) {
+    v16 by = v_set1(limit), by_up = v_set1(limit_up);
+    bool capped = limit_up > 0;
+    size_t i;
+    FOR_V16(i, n) v_store(y + i, v_situ(v_load(gate + i), v_load(up + i), by, by_up, capped));
+    uint32_t tail = n % 16;
+    if (tail)
+        v_store_n(
+            y + i, tail,
+            v_situ(v_load_n(gate + i, tail, 0), v_load_n(up + i, tail, 0), by, by_up, capped));
+}
+
+static float norm_dot(const float *x, const float *w, uint32_t n, float eps) {
+    v16 squares = v_zero(), dot = v_zero();
+    uint32_t i, tail = n % 16;
+    FOR_V16(i, n) {
+        v16 v = v_load(x + i);
+        squares = v_fma(v, v, squares);
+        dot = v_fma(v, v_load(w + i), dot);
+    }
+    if (tail) {
+        v16 v = v_load_n(x + i, tail, 0);
+        squares = v_fma(v, v, squares);
+        dot = v_fma(v, v_load_n(w + i, tail, 0), dot);
+    }
+    return v_sum(dot) * (1.0f / sqrtf(v_sum(squares) / (float)n + eps));
+}
+
 static void softcap(float *x, float cap, size_t n) {
     v16 by = v_set1(cap);
     size_t i;
@@ -242,6 +276,8 @@ static void fill_elementwise(struct sl_cpu_kernels *k) {
     k->silu_mul = silu_mul;
     k->swiglu_clamped = swiglu_clamped;
     k->gelu_mul = gelu_mul;
+    k->situ = situ;
+    k->norm_dot = norm_dot;
     k->softcap = softcap;
     k->add = add;
     k->add_scaled = add_scaled;

@@ -1,6 +1,6 @@
 /* Hyper-connections: streams of the residual, the weights between them, and what layers read of and
- * write to them. One pass over memory each: the compiler's code for the definitions is as fast as
- * any. */
+ * write to them; residual attention, whose streams are what was kept. One pass over memory each:
+ * the compiler's code for the definitions is as fast as any. */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/math.h"
 #include "backends/ops/streams.h"
@@ -125,5 +125,67 @@ static void write_rows(void *ctx, uint32_t begin, uint32_t end) {
 enum sl_status sl_cpu_stream_write(struct sl_device *d, const struct sl_op_stream_write *a) {
     sl_cpu_for_rows((struct sl_cpu *)d, a->n_tok, (size_t)a->n * a->n_stream * a->n_stream,
                     write_rows, (void *)a);
+    return SL_OK;
+}
+
+struct attend_job {
+    const struct sl_op_stream_attend *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void attend_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct attend_job *j = ctx;
+    const struct sl_op_stream_attend *a = j->a;
+    uint32_t m = a->n_kept + 1;
+    float p[SL_MAX_ATTENDED];
+    for (size_t t = begin; t < end; t++) {
+        const float *x = a->x + t * a->n_stream * a->n;
+        float max = -INFINITY, sum = 0, *y = a->y + t * a->n;
+        for (uint32_t s = 0; s < m; s++) {
+            p[s] = j->k->norm_dot(x + (size_t)s * a->n, a->w, a->n, a->eps);
+            max = p[s] > max ? p[s] : max;
+        }
+        for (uint32_t s = 0; s < m; s++) {
+            p[s] = sl_expf(p[s] - max);
+            sum = s ? sum + p[s] : p[s];
+        }
+        for (uint32_t s = 0; s < m; s++)
+            p[s] /= sum;
+        memset(y, 0, a->n * sizeof *y);
+        j->k->combine(x, p, y, m, a->n);
+    }
+}
+
+enum sl_status sl_cpu_stream_attend(struct sl_device *d, const struct sl_op_stream_attend *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct attend_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, a->n_tok, (size_t)a->n * (a->n_kept + 1) * 2, attend_rows, &j);
+    return SL_OK;
+}
+
+struct keep_job {
+    const struct sl_op_stream_keep *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void keep_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct keep_job *j = ctx;
+    const struct sl_op_stream_keep *a = j->a;
+    for (size_t t = begin; t < end; t++) {
+        float *x = a->x + t * a->n_stream * a->n;
+        const float *y = a->y + t * a->n;
+        if (!a->to) {
+            j->k->add(y, x, a->n);
+            continue;
+        }
+        memcpy(x + (size_t)a->to * a->n, x, a->n * sizeof *x);
+        memcpy(x, y, a->n * sizeof *x);
+    }
+}
+
+enum sl_status sl_cpu_stream_keep(struct sl_device *d, const struct sl_op_stream_keep *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct keep_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, a->n_tok, (size_t)a->n * 2, keep_rows, &j);
     return SL_OK;
 }

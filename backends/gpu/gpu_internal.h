@@ -295,6 +295,7 @@ bool sl_gpu_supports(const struct sl_device *d, const struct sl_op_need *need);
 uint64_t sl_gpu_ops_scratch_bytes(const struct sl_gpu *c, const struct sl_device_limits *limits);
 void sl_gpu_ops_caps(const struct sl_gpu *c, struct sl_device_caps *caps);
 #define SL_OP(name) enum sl_status sl_gpu_##name(struct sl_device *d, const struct sl_op_##name *a);
+#define SL_OP_HOST(name)
 #include "backends/ops.def"
 /* Fused forms: what of them this GPU takes, and how they are launched. */
 #define SL_FUSED(name)                                                                             \

@@ -179,7 +179,7 @@ template <sl_columns_kind KIND, int DIM> struct sl_column {
             uint32_t r = i / a.head_dim_k, e = i - r * a.head_dim_k;
             float *at = &from.decay[r][e];
             float x = *at + a.dt[(size_t)blockIdx.y * a.head_dim_k + e], of = a.a[blockIdx.y];
-            *at = sl_dev_exp(a.bound < 0 ? a.bound * sl_dev_sigmoid(of * x)
+            *at = sl_dev_exp(a.bound < 0 ? a.bound * sl_dev_sigmoid(fabsf(of) * x)
                                          : of * sl_dev_softplus(x));
         }
         sl_meet(1, SL_COLUMNS_CONSUMERS);

@@ -121,7 +121,7 @@ enum sl_status sl_null_open(struct sl_device **out_device, struct sl_err *err) {
     d->caps.moe_bias = d->caps.swiglu_clamped = d->caps.geglu = d->caps.extra_args = true;
     d->caps.latent_window = true;
     d->caps.sigmoid_topk = d->caps.swiglu_limited = d->caps.swiglu_cut = d->caps.reglu = true;
-    d->caps.relu_squared = d->caps.router_share = true;
+    d->caps.relu_squared = d->caps.situ = d->caps.router_share = true;
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
         d->caps.weight_dtype[t] = sl_dtype_info(t) != NULL;
     d->caps.kv_dtype[SL_DTYPE_F16] = d->caps.kv_dtype[SL_DTYPE_Q8_0] = true;

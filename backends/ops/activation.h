@@ -10,6 +10,8 @@
  *   ReGLU           (g > 0 ? g : 0) * u                                       (Shazeer 2020)
  *   SwiGLU cut      silu(min(g, limit)) * min(max(u, -limit), limit)          (Maple)
  *   squared ReLU    (u < 0 ? 0 : u)^2: there is no gate                       (So et al. 2021)
+ *   SiTU            cap(g, limit) * sigmoid(g) * cap(u, limit_up), the last factor u itself where
+ *                   limit_up is 0; cap(x, c) = c * tanh(x / c)                        (Kimi K3)
  */
 enum sl_activation {
     SL_SWIGLU,
@@ -19,6 +21,7 @@ enum sl_activation {
     SL_REGLU,
     SL_SWIGLU_CUT,
     SL_RELU_SQUARED,
+    SL_SITU,
 };
 
 #endif

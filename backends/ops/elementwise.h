@@ -109,6 +109,15 @@ struct sl_op_limited_glu {
     float limit;
 };
 
+/* y[i] = SiTU (activation.h) of gate[i] and up[i], the product of its first two factors rounded
+ * first; y may be gate. limit above 0, limit_up not below. */
+struct sl_op_situ_glu {
+    const float *gate, *up;
+    float *y;
+    size_t n;
+    float limit, limit_up;
+};
+
 /* y[i] = SwiGLU clamped (activation.h) of gate[i] and up[i]; y may be gate. */
 struct sl_op_clamped_glu {
     const float *gate, *up;

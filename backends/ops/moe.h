@@ -47,9 +47,10 @@ struct sl_op_moe {
     enum sl_dtype gate_dtype, up_dtype, down_dtype;
     uint32_t n_tok, n_decode, k, n_pairs, n_expert, n_embd, n_ff;
     const float *gate_bias, *up_bias, *down_bias; /* caps.moe_bias */
-    /* caps.swiglu_clamped, .geglu, .swiglu_limited, .reglu, .swiglu_cut, .relu_squared */
+    /* caps.swiglu_clamped, .geglu, .swiglu_limited, .reglu, .swiglu_cut, .relu_squared, .situ */
     enum sl_activation activation;
-    float limit; /* of SL_SWIGLU_LIMITED and SL_SWIGLU_CUT, above 0 */
+    float limit;    /* of SL_SWIGLU_LIMITED, SL_SWIGLU_CUT and SL_SITU, above 0 */
+    float limit_up; /* of SL_SITU; 0: none */
     /* Called once on the caller's thread before the op returns, if there are pairs; NULL: nothing.
      * A device that can compute meanwhile does (caps.overlap); otherwise this runs afterwards. May
      * block; must call no op. */

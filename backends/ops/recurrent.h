@@ -80,7 +80,7 @@ struct sl_op_delta_rule {
  * each sequence, head by head, with a matrix S [head_dim_k, head_dim_v] as its state. Of a row, in
  * a head h of n_heads:
  *   g[i] = exp(a[h] * softplus(alpha[i] + dt[h,i])), or with a bound below 0
- *          exp(bound * sigmoid(a[h] * (alpha[i] + dt[h,i]))), which is not below exp(bound)
+ *          exp(bound * sigmoid(|a[h]| * (alpha[i] + dt[h,i]))), which is not below exp(bound)
  *   d[j] = sigmoid(beta) * (v[j] - sum_i g[i] S[i,j] k[i])
  *   S[i,j] = g[i] * S[i,j] + k[i] d[j]
  *   y[j] = scale * sum_i S[i,j] q[i]

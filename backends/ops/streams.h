@@ -3,6 +3,8 @@
 #ifndef SL_BACKENDS_OPS_STREAMS_H
 #define SL_BACKENDS_OPS_STREAMS_H
 
+#include "common/limits.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -54,6 +56,30 @@ struct sl_op_stream_write {
     float *x;
     const float *y, *w;
     uint32_t n_tok, n_stream, n;
+};
+
+/* Residual attention: of a row's streams the first is the residual one, and each part of a layer
+ * reads a sum of it and of what some layers before have kept of it, weighted by how well each suits
+ * what the part looks for. Source: Kimi Team 2026, "Attention Residuals", with blocks of layers. */
+
+/* y[t,:] = sum_s p[s] * x[t,s,:], s from 0 to n_kept: from 0, one fused multiply-add each;
+ *   p = softmax of score[s] = (sum_i x[t,s,i] * w[i]) / sqrt(mean of squares of x[t,s,:] + eps)
+ * Order of operations: both sums of a score have 16 partial sums of fused multiply-adds and the
+ * usual tree (cpu.h), as sl_op_rms_norm's; the softmax's sum ascends from the first term.
+ * x [n_tok, n_stream, n], w [n], y [n_tok, n]; n_stream 2 to SL_MAX_ATTENDED. */
+struct sl_op_stream_attend {
+    const float *x, *w;
+    float *y;
+    uint32_t n_tok, n_stream, n_kept, n;
+    float eps;
+};
+
+/* to 0: x[t,0,:] += y[t,:]. Else x[t,to,:] = x[t,0,:], then x[t,0,:] = y[t,:].
+ * x [n_tok, n_stream, n], y [n_tok, n]. */
+struct sl_op_stream_keep {
+    float *x;
+    const float *y;
+    uint32_t n_tok, n_stream, to, n;
 };
 
 #endif

@@ -224,6 +224,10 @@ static void test_shapes(void) {
         c.op.activation = SL_REGLU;
         if (conf_device()->caps.reglu && i % 4 == 1)
             case_of(what, &c);
+        c.op.activation = SL_SITU;
+        c.op.limit_up = i % 8 == 3 ? 0.75f : 0;
+        if (conf_device()->caps.situ && i % 4 == 3)
+            case_of(what, &c);
         c.op.activation = SL_RELU_SQUARED;
         for (uint32_t k = 0; k < 2 && !once(i); k++) {
             c.op.n_decode = k ? c.op.n_tok : 0;
@@ -442,6 +446,11 @@ static double activated(const struct sl_op_moe *op, double g, double u) {
         return g > 0 ? g * u : 0;
     if (op->activation == SL_RELU_SQUARED)
         return u > 0 ? u * u : 0;
+    if (op->activation == SL_SITU) {
+        double a = (double)op->limit * tanh(g / (double)op->limit) / (1 + exp(-g));
+        double up = (double)op->limit_up;
+        return a * (up > 0 ? up * tanh(u / up) : u);
+    }
     if (op->activation == SL_GEGLU)
         return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u;
     if (op->activation == SL_SWIGLU_LIMITED)
@@ -459,6 +468,7 @@ static void against_double(bool all, enum sl_activation activation) {
     struct moe_case c = make(&rng, &s);
     c.op.activation = activation;
     c.op.limit = 0.5f;
+    c.op.limit_up = all ? 0 : 0.75f;
     if (all)
         add_biases(&rng, &c);
     const struct sl_op_moe *op = &c.op;
@@ -503,6 +513,10 @@ static void test_against_double(void) {
     against_double(true, SL_RELU_SQUARED);
     if (conf_device()->caps.swiglu_cut)
         against_double(false, SL_SWIGLU_CUT);
+    if (conf_device()->caps.situ)
+        against_double(false, SL_SITU);
+    if (conf_device()->caps.situ)
+        against_double(true, SL_SITU);
     if (has_all(conf_device()))
         against_double(true, SL_SWIGLU_CLAMPED);
 }

@@ -958,7 +958,7 @@ static void check_kda(const struct kda_case *c, uint32_t h, const float *y) {
         for (uint32_t i = 0; i < n_k; i++) {
             double x = (double)c->alpha[((size_t)t * c->n_heads + h) * n_k + i] +
                        (double)c->dt[(size_t)h * n_k + i];
-            g[i] = c->bound < 0 ? exp((double)c->bound / (1 + exp(-(double)c->a[h] * x)))
+            g[i] = c->bound < 0 ? exp((double)c->bound / (1 + exp(-fabs((double)c->a[h]) * x)))
                                 : exp((double)c->a[h] * log1p(exp(x)));
         }
         double b = 1 / (1 + exp(-(double)c->beta[(size_t)t * c->n_heads + h]));
@@ -1002,7 +1002,7 @@ static void one_kda(const struct rows *r, uint32_t n_heads, uint32_t n_k, uint32
     conf_fill(&rng, CONF_PLAIN, dt, (size_t)n_heads * n_k);
     conf_fill(&rng, CONF_PLAIN, pages, N_PAGES * page);
     for (size_t i = 0; i < n_heads; i++)
-        a[i] = bound < 0 ? 0.02f + 4 * fabsf(a[i]) : -0.02f - 4 * fabsf(a[i]);
+        a[i] = (bound < 0 && i % 3 != 1 ? 1.0f : -1.0f) * (0.02f + 4 * fabsf(a[i]));
     for (size_t i = 0; i < keys; i++) {
         k[i] /= sqrtf((float)n_k);  /* as the norm leaves them, so that states stay bounded */
         alpha[i] *= i % 7 ? 4 : 40; /* past 20, where softplus is its argument */

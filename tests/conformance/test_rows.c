@@ -1,5 +1,5 @@
 /* sl_op_gate_heads, sl_op_temper, sl_op_center, sl_op_clamp, sl_op_limited_glu,
- * sl_op_clamped_glu, sl_op_cut_glu, sl_op_bias,
+ * sl_op_clamped_glu, sl_op_cut_glu, sl_op_situ_glu, sl_op_bias,
  * sl_op_gelu_rows */
 #include "tests/conformance/conformance.h"
 #include "backends/ops/elementwise.h"
@@ -396,6 +396,49 @@ static void cut_glu(void) {
         }
 }
 
+static void run_situ(struct sl_device *d, const void *ctx, void *out) {
+    const struct rows_case *c = ctx;
+    size_t bytes = c->n * sizeof(float);
+    float *gate = conf_put(d, c->gate, bytes), *y = c->per_head ? gate : conf_put(d, NULL, bytes);
+    conf_ok(sl_op_situ_glu(d, &(struct sl_op_situ_glu){.gate = gate,
+                                                       .up = conf_put(d, c->x, bytes),
+                                                       .y = y,
+                                                       .n = c->n,
+                                                       .limit = 4,
+                                                       .limit_up = c->per_head ? 0 : 2.5f}));
+    conf_get(d, out, y, bytes);
+}
+
+static void situ_glu(void) {
+    conf_needs_op(SL_OP_situ_glu);
+    for (size_t i = 0; i < CONF_COUNT(sizes); i++)
+        for (int fill = 0; fill < CONF_N_FILL; fill++) {
+            uint32_t n = sizes[i];
+            struct sl_rng rng = {n + (uint32_t)fill + 6};
+            float *gate = conf_host(n * sizeof *gate), *up = conf_host(n * sizeof *up);
+            float *y = conf_host(n * sizeof *y);
+            conf_fill(&rng, (enum conf_fill)fill, gate, n);
+            conf_fill(&rng, CONF_PLAIN, up, n);
+            for (uint32_t j = 0; j < n; j++) /* many beyond the limits */
+                gate[j] *= 8, up[j] *= 6;
+            struct rows_case c = {.x = up, .gate = gate, .n = n, .per_head = fill % 2};
+            char what[64];
+            snprintf(what, sizeof what, "%u elements, fill %d", n, fill);
+            conf_tolerance(1e-5f);
+            conf_case(what, run_situ, &c, CONF_F32, n, y);
+            for (uint32_t j = 0; j < n && !conf_same_bits(); j++) {
+                double g = gate[j], u = up[j], sigmoid = 1 / (1 + exp(-g));
+                double capped = 4 * tanh(g / 4), ref = c.per_head ? u : 2.5 * tanh(u / 2.5);
+                /* each cap to some 2^-22 of its limit */
+                double tol =
+                    0x1p-21 * (4 * fabs(ref) + (c.per_head ? 0 : 2.5 * fabs(capped))) * sigmoid +
+                    fabs(capped * sigmoid * ref) * (8 + 2 * fabs(g)) * 0x1p-23 + 0x1p-120;
+                ref *= capped * sigmoid;
+                conf_near(what, &y[j], &ref, &tol, 1);
+            }
+        }
+}
+
 int main(int argc, char **argv) {
     static const struct conf_test tests[] = {{"gate_heads", gate_heads},
                                              {"temper", temper},
@@ -403,6 +446,7 @@ int main(int argc, char **argv) {
                                              {"limited_glu", limited_glu},
                                              {"clamped_glu", clamped_glu},
                                              {"cut_glu", cut_glu},
+                                             {"situ_glu", situ_glu},
                                              {"bias", bias},
                                              {"gelu_rows", gelu_rows},
                                              {"relu_squared", relu_squared}};

@@ -1,4 +1,5 @@
-/* sl_op_stream_spread, sl_op_stream_weights, sl_op_stream_read and sl_op_stream_write. */
+/* sl_op_stream_spread, sl_op_stream_weights, sl_op_stream_read, sl_op_stream_write,
+ * sl_op_stream_attend and sl_op_stream_keep. */
 #include "tests/conformance/conformance.h"
 #include "backends/ops/streams.h"
 
@@ -177,8 +178,109 @@ static void rows(void) {
     }
 }
 
+struct attended {
+    uint32_t n_tok, n_stream, n_kept, n, to;
+    const float *x, *w, *y;
+};
+
+static void run_attend(struct sl_device *d, const void *ctx, void *out) {
+    const struct attended *c = ctx;
+    size_t bytes = (size_t)c->n_tok * c->n * sizeof(float);
+    float *y = conf_put(d, NULL, bytes);
+    conf_ok(sl_op_stream_attend(
+        d, &(struct sl_op_stream_attend){.x = conf_put(d, c->x, bytes * c->n_stream),
+                                         .w = conf_put(d, c->w, c->n * sizeof(float)),
+                                         .y = y,
+                                         .n_tok = c->n_tok,
+                                         .n_stream = c->n_stream,
+                                         .n_kept = c->n_kept,
+                                         .n = c->n,
+                                         .eps = 1e-5f}));
+    conf_get(d, out, y, bytes);
+}
+
+static void run_keep(struct sl_device *d, const void *ctx, void *out) {
+    const struct attended *c = ctx;
+    size_t bytes = (size_t)c->n_tok * c->n * sizeof(float);
+    float *x = conf_put(d, c->x, bytes * c->n_stream);
+    conf_ok(sl_op_stream_keep(d, &(struct sl_op_stream_keep){.x = x,
+                                                             .y = conf_put(d, c->y, bytes),
+                                                             .n_tok = c->n_tok,
+                                                             .n_stream = c->n_stream,
+                                                             .to = c->to,
+                                                             .n = c->n}));
+    conf_get(d, out, x, bytes * c->n_stream);
+}
+
+static void check_attend(const char *what, const struct attended *c, const float *got) {
+    for (size_t t = 0; t < c->n_tok; t++) {
+        const float *x = c->x + t * c->n_stream * c->n;
+        double p[SL_MAX_ATTENDED], max = -INFINITY, sum = 0;
+        for (size_t s = 0; s <= c->n_kept; s++) {
+            double squares = 0, dot = 0;
+            for (size_t i = 0; i < c->n; i++) {
+                double v = (double)x[s * c->n + i];
+                squares += v * v;
+                dot += v * (double)c->w[i];
+            }
+            p[s] = dot / sqrt(squares / c->n + (double)1e-5f);
+            max = fmax(max, p[s]);
+        }
+        for (size_t s = 0; s <= c->n_kept; s++)
+            sum += p[s] = exp(p[s] - max);
+        for (size_t i = 0; i < c->n; i++) {
+            double ref = 0, tol = 2e-5;
+            for (size_t s = 0; s <= c->n_kept; s++)
+                ref += p[s] / sum * (double)x[s * c->n + i];
+            conf_near(what, &got[t * c->n + i], &ref, &tol, 1);
+        }
+    }
+}
+
+/* Streams, of which kept; elements, rows. Streams that are not in use may hold anything. */
+static void attended(void) {
+    static const uint32_t shapes[][4] = {{2, 0, 1, 1},    {2, 1, 16, 3},    {9, 8, 300, 7},
+                                         {9, 3, 1000, 2}, {64, 63, 20, 40}, {5, 2, 47, 150}};
+    conf_needs_op(SL_OP_stream_attend);
+    for (size_t k = 0; k < CONF_COUNT(shapes); k++) {
+        const uint32_t *s = shapes[k];
+        struct attended c = {.n_stream = s[0], .n_kept = s[1], .n = s[2], .n_tok = s[3]};
+        struct sl_rng rng = {k + 21};
+        size_t n = (size_t)c.n_tok * c.n, all = n * c.n_stream;
+        float *x = conf_host(all * sizeof *x), *y = conf_host(n * sizeof *y);
+        float *w = conf_host(c.n * sizeof *w), *out = conf_host(all * sizeof *out);
+        conf_fill(&rng, CONF_PLAIN, x, all);
+        conf_fill(&rng, CONF_PLAIN, y, n);
+        conf_fill(&rng, CONF_PLAIN, w, c.n);
+        for (size_t i = 0; i < c.n; i++) /* scores of some units */
+            w[i] *= 3 / sqrtf((float)c.n);
+        for (size_t i = 0; i < all; i++)
+            if (i / c.n % c.n_stream > c.n_kept)
+                x[i] = NAN;
+        c.x = x, c.y = y, c.w = w;
+        char what[80];
+        snprintf(what, sizeof what, "%u rows of %u of %u streams of %u", c.n_tok, c.n_kept,
+                 c.n_stream, c.n);
+        conf_tolerance(2e-5f);
+        conf_case(what, run_attend, &c, CONF_F32, n, out);
+        if (conf_checking())
+            check_attend(what, &c, out);
+        for (size_t i = 0; i < all; i++)
+            x[i] = isnan(x[i]) ? 7.5f : x[i];
+        for (c.to = 0; c.to < c.n_stream; c.to += 1 + c.n_stream / 3) {
+            conf_case(what, run_keep, &c, CONF_F32, all, out);
+            for (size_t i = 0; conf_checking() && i < all; i++) {
+                size_t t = i / (c.n_stream * c.n), at = i / c.n % c.n_stream, e = i % c.n;
+                float first = x[t * c.n_stream * c.n + e], part = y[t * c.n + e];
+                float want = at == 0 ? (c.to ? part : first + part) : at == c.to ? first : x[i];
+                assert_true(out[i] == want);
+            }
+        }
+    }
+}
+
 int main(int argc, char **argv) {
-    static const struct conf_test tests[] = {{"stream weights", weights},
-                                             {"spread, read, write", rows}};
+    static const struct conf_test tests[] = {
+        {"stream weights", weights}, {"spread, read, write", rows}, {"attend, keep", attended}};
     return conf_main(argc, argv, "streams", &limits, tests, CONF_COUNT(tests));
 }

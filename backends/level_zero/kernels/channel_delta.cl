@@ -13,13 +13,13 @@ GROUP(64) kernel void channel_delta(const struct sl_lz_channel_delta a) {
     if (t >= s.n_tok || follows(s, t))
         return;
     ulong in_state = (ulong)h * n_k * n_v + c;
-    float of = F32S(a.a)[h];
+    float of = F32S(a.a)[h], size = of < 0.0f ? -of : of;
     do {
         ulong head = (ulong)t * a.n_heads + h, at = head * n_v + c;
         global const float *q = F32S(a.q) + head * n_k, *k = F32S(a.k) + head * n_k;
         for (uint i = l; i < n_k; i += 64u) {
             float x = F32S(a.alpha)[head * n_k + i] + F32S(a.dt)[h * n_k + i];
-            g[i] = exp_defined(a.bound < 0.0f ? a.bound * sigmoid(of * x) : of * softplus(x));
+            g[i] = exp_defined(a.bound < 0.0f ? a.bound * sigmoid(size * x) : of * softplus(x));
         }
         BARRIER();
         float b = sigmoid(F32S(a.beta)[head]), sum = 0.0f, y = 0.0f;

@@ -282,7 +282,8 @@ static void refusals(void **state) {
     REFUSES(moe, moe, k, 0, SL_ERR_INVALID);
     REFUSES(moe, moe, activation, SL_SWIGLU_LIMITED, SL_ERR_INVALID); /* whose limit is 0 */
     REFUSES(moe, moe, activation, SL_SWIGLU_CUT, SL_ERR_INVALID);
-    REFUSES(moe, moe, activation, (enum sl_activation)(SL_RELU_SQUARED + 1), SL_ERR_UNSUPPORTED);
+    REFUSES(moe, moe, activation, SL_SITU, SL_ERR_INVALID);
+    REFUSES(moe, moe, activation, (enum sl_activation)(SL_SITU + 1), SL_ERR_UNSUPPORTED);
     router.n_group = 4, router.n_group_used = 2;
     assert_int_equal(sl_op_router(d, &router), SL_OK);
     REFUSES(router, router, n_group, 3, SL_ERR_INVALID);
