@@ -158,6 +158,8 @@ static bool apply_latent(const char *name, struct sl_synth_config *c) {
          "kimi-linear",
          0,
          128},
+        {"kimi-k3", 93,     1,       7168, 96, 1536, 192, 128,  896,       16, 3072,
+         33792,     163840, 1048576, 0,    0,  1e4f, 0,   2.5f, "kimi-k3", 0,  128},
         {"ling-3.0-tiny", 24,     1, 1536, 16,   256, 192,  128,           128, 8,  512, 4608,
          157184,          131072, 0, 8,    6e6f, 0,   2.5f, "bailingmoe3", 0,   128},
     };
@@ -178,6 +180,11 @@ static bool apply_latent(const char *name, struct sl_synth_config *c) {
         c->n_expert = shapes[i].n_expert;
         c->n_expert_used = shapes[i].n_expert_used;
         c->n_ff_expert = c->n_ff_shared = shapes[i].n_ff_expert;
+        if (strcmp(c->arch, "kimi-k3") == 0) {
+            c->n_ff_shared *= 2;
+            c->n_expert_latent = 3584;
+            c->keep_every = 12;
+        }
         c->n_ff = shapes[i].n_ff;
         c->n_vocab = shapes[i].n_vocab;
         c->n_ctx = shapes[i].n_ctx;
@@ -308,6 +315,7 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         "gemma4-26b, llama4-scout, "
         "glm-4.5-air, minimax-m2, minimax-m3, "
         "lfm2-8b-a1b, granite-4-h-small, jamba-mini, nemotron-3-nano, kimi-linear-48b-a3b, "
+        "kimi-k3, "
         "ling-3.0-tiny",
         name);
     return false;
@@ -373,7 +381,11 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 0, "--per-adjugate", "N", &given.c.n_per_adjugate,
      "experts that share one (grovemoe; default 2)", false},
     {SL_ARG_U32, 0, "--expert-latent", "N", &given.c.n_expert_latent,
-     "elements of the rows that experts read (nemotron_h_moe; default: the hidden state's)", false},
+     "elements of the rows that experts read (nemotron_h_moe, kimi-k3; default: the hidden "
+     "state's)",
+     false},
+    {SL_ARG_U32, 0, "--keep-every", "N", &given.c.keep_every,
+     "layers of a block of residual attention, 0 for none (kimi-k3; default 2)", false},
     {SL_ARG_U32, 0, "--temper", "N", &given.c.temper,
      "queries grow with every N positions (deepseek2, mistral4; default: they do not)", false},
     {SL_ARG_U32, 0, "--chunk", "N", &given.c.chunk,

@@ -268,6 +268,16 @@ static void print_kda(const struct sl_model *m) {
     printf("\n");
 }
 
+static void print_kept(const struct sl_model *m) {
+    const struct sl_hparams *hp = &m->hp;
+    if (!hp->keep_every)
+        return;
+    label("streams");
+    printf("the residual one, and what it was before each block of %" PRIu32 " layers: %" PRIu32
+           " in all, of which each part reads a weighted sum\n",
+           hp->keep_every, hp->n_stream);
+}
+
 /* One shape for all layers that have it, with a window or without. */
 static void print_latents(const struct sl_model *m, bool windowed) {
     const struct sl_latent_spec *c = NULL;
@@ -428,6 +438,7 @@ static void print_shapes(const struct sl_model *m) {
     print_mamba(m);
     print_mamba1(m);
     print_kda(m);
+    print_kept(m);
     print_rope(m);
     if (hp->n_layer_nextn) {
         label("nextn (MTP)");

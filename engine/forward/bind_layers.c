@@ -51,9 +51,12 @@ enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *mode
     f->output_norm = sl_bind_vector(&b, model->global[SL_G_OUTPUT_NORM]);
     f->output_norm_bias = sl_bind_vector(&b, model->global[SL_G_OUTPUT_NORM_BIAS]);
     f->output_bias = sl_bind_vector(&b, model->global[SL_G_OUTPUT_BIAS]);
-    f->output_streams = (struct sl_streams){sl_bind_matrix(&b, model->global[SL_G_STREAMS]),
-                                            sl_bind_vector(&b, model->global[SL_G_STREAMS_BASE]),
-                                            sl_bind_vector(&b, model->global[SL_G_STREAMS_SCALE])};
+    f->output_streams =
+        (struct sl_streams){.fn = sl_bind_matrix(&b, model->global[SL_G_STREAMS]),
+                            .base = sl_bind_vector(&b, model->global[SL_G_STREAMS_BASE]),
+                            .scale = sl_bind_vector(&b, model->global[SL_G_STREAMS_SCALE]),
+                            .score = sl_bind_vector(&b, model->global[SL_G_STREAMS_SCORE]),
+                            .n_kept = sl_kept_streams(hp, hp->first_layer + hp->n_layer)};
     if (hp->n_embd_layer)
         bind_embeddings(&b, f, model);
     uint32_t n_routed = 0;
@@ -70,7 +73,7 @@ enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *mode
         out->embd_gate = sl_bind_matrix(&b, in->t[SL_L_EMBD_GATE]);
         out->embd_proj = sl_bind_matrix(&b, in->t[SL_L_EMBD_PROJ]);
         out->embd_norm = sl_bind_vector(&b, in->t[SL_L_EMBD_NORM]);
-        sl_streams_bind(&b, in, out);
+        sl_streams_bind(&b, hp, hp->first_layer + i, in, out);
         out->mixer->bind(&b, in, out);
         if (in->spec.parallel)
             out->ffn_norm = out->attn_norm,

@@ -44,7 +44,7 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->received = take(&c, receives * sl_forward_received_elems(hp), 4);
     a->raised = take(&c, receives, 4);
     a->h = take(&c, rows * hp->n_embd, 4);
-    a->streams_h = take(&c, wide * rows * row, 4);
+    a->streams_h = take(&c, sl_has_hyper_connections(hp) ? rows * row : 0, 4);
     a->stream_w = take(&c, rows * needs.streams, 4);
     a->out_stream_w = take(&c, out * needs.streams, 4);
     a->stream_x = take(&c, wide * rows * hp->n_embd, 4);

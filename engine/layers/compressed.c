@@ -287,7 +287,7 @@ static enum sl_status give(struct sl_forward *f, const struct sl_layer_weights *
                                                     .n_decode = r->n_decode,
                                                     .n_w = 1,
                                                     .out = {{w->out, NULL, a->h, false}}}));
-    return sl_streams_write(f, r, a->h, NULL, where);
+    return sl_streams_write(f, r, &w->streams[0], a->h, NULL, where);
 }
 
 static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct sl_place *where) {

@@ -23,7 +23,8 @@ static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
                                                         .n_decode = r->n_decode,
                                                         .n_w = 1,
                                                         .out = {{w->down, NULL, y, y == r->x}}}));
-    enum sl_status status = separate ? sl_streams_write(f, r, y, w->ffn_post_norm, where) : SL_OK;
+    enum sl_status status =
+        separate ? sl_streams_write(f, r, &w->streams[1], y, w->ffn_post_norm, where) : SL_OK;
     return status == SL_OK ? sl_forward_end_layer(f, r, where) : status;
 }
 

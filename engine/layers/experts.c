@@ -260,7 +260,7 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
     return SL_OK;
 }
 
-/* The sum of each row's experts, turned back into a row of the layer. */
+/* The sum of each row's experts, perhaps normed, turned back into a row of the layer. */
 static enum sl_status sum_latents(struct sl_forward *f, const struct sl_layer_weights *w,
                                   const struct sl_rows *to, bool set) {
     SL_TRY(sl_op_moe_combine(f->dev, &(struct sl_op_moe_combine){.pair_y = f->a.pair_y,
@@ -270,6 +270,9 @@ static enum sl_status sum_latents(struct sl_forward *f, const struct sl_layer_we
                                                                  .k = w->spec->experts.n_used,
                                                                  .n = w->spec->experts.n_latent,
                                                                  .set = true}));
+    if (w->experts_post_norm)
+        SL_TRY(sl_forward_norm(f, f->a.latent, w->experts_post_norm, f->a.latent, to->n,
+                               w->spec->experts.n_latent));
     return sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = f->a.latent,
                                                        .n_tok = to->n,
                                                        .n_decode = to->n_decode,
@@ -309,6 +312,8 @@ static enum sl_activation activation_of(const struct sl_layer_spec *spec) {
         return SL_SWIGLU_CUT;
     case SL_EXPERT_RELU_SQUARED:
         return SL_RELU_SQUARED;
+    case SL_EXPERT_SITU:
+        return SL_SITU;
     case SL_EXPERT_SWIGLU:
         break;
     }
@@ -338,7 +343,8 @@ static struct sl_op_moe moe_op(const struct sl_forward *f, uint32_t layer,
                               .up_bias = w->up_bias,
                               .down_bias = w->down_bias,
                               .activation = activation_of(w->spec),
-                              .limit = w->spec->experts.limit};
+                              .limit = w->spec->experts.limit,
+                              .limit_up = w->spec->experts.limit_up};
 }
 
 enum sl_status sl_forward_fetch(struct sl_forward *f, const struct sl_rows *r,
@@ -421,7 +427,7 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
     to.x = separate ? a->h : r->x;
     SL_FORWARD_TRY("expert sum", sum_experts(f, w, &to, separate));
     SL_TRY(w->adjugate ? add_adjugate(f, r, to.x, where) : SL_OK);
-    if (w->experts_post_norm)
+    if (w->experts_post_norm && !w->latent_up.data)
         SL_FORWARD_TRY("experts' norm",
                        sl_forward_norm(f, to.x, w->experts_post_norm, to.x, r->n, hp->n_embd));
     if (w->shared_post_norm)
@@ -444,7 +450,7 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
                                                       .n = hp->n_embd,
                                                       .scale = w->spec->experts.sum_scale}));
     enum sl_status status =
-        separate ? sl_streams_write(f, r, a->h, w->ffn_post_norm, where) : SL_OK;
+        separate ? sl_streams_write(f, r, &w->streams[1], a->h, w->ffn_post_norm, where) : SL_OK;
     return status == SL_OK ? sl_forward_end_layer(f, r, where) : status;
 }
 
@@ -500,7 +506,7 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                              .activation = activation_of(&layer->spec)});
     bool separate = layer->t[SL_L_FFN_POST_NORM] || layer->t[SL_L_SHARED_POST_NORM] ||
                     layer->t[SL_L_EXPERTS_POST_NORM] || layer->t[SL_L_ADJUGATE_DOWN] ||
-                    layer->spec.experts.sum_scale > 0 || layer->t[SL_L_STREAMS_FFN];
+                    layer->spec.experts.sum_scale > 0 || layer->t[SL_L_STREAMS_FFN_BASE];
     sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_EXPERTS_LATENT_DOWN]);
     sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_EXPERTS_LATENT_UP]);
     bool own_rows = separate || layer->spec.experts.n_latent;

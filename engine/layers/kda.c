@@ -5,6 +5,7 @@
 #include "backends/ops/matmul.h"
 #include "backends/ops/norm.h"
 #include "engine/layers/layer_kind.h"
+#include "engine/layers/streams.h"
 #include "engine/pass/pass_internal.h"
 #include "engine/layers/op_asker.h"
 
@@ -31,13 +32,14 @@ static enum sl_status product(struct sl_forward *f, const float *x, const struct
 /* q, k and v in joint, one behind the other; decays and the output's gate in v; of each head beta
  * in k, behind two low ranks, if these are the way to decays and gate. */
 static enum sl_status project(struct sl_forward *f, const struct sl_layer_weights *w,
-                              const struct sl_place *where) {
+                              const struct sl_rows *r, const struct sl_place *where) {
     const struct sl_kda_spec *d = &w->spec->kda;
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
     uint32_t n = inner(d);
-    SL_FORWARD_TRY("KDA norm",
-                   sl_forward_norm(f, a->x, w->attn_norm, a->h, s->n_rows, f->hp->n_embd));
+    const float *x;
+    SL_TRY(sl_streams_read(f, r, &w->streams[0], &x, where));
+    SL_FORWARD_TRY("KDA norm", sl_forward_norm(f, x, w->attn_norm, a->h, s->n_rows, f->hp->n_embd));
     SL_FORWARD_TRY(
         "q, k, v",
         sl_op_matmul(f->dev, &(struct sl_op_matmul){
@@ -48,9 +50,9 @@ static enum sl_status project(struct sl_forward *f, const struct sl_layer_weight
                                  .out = {{w->q, NULL, a->joint, false},
                                          {w->k, NULL, part_at(f, a->joint, 1, n), false},
                                          {w->v, NULL, part_at(f, a->joint, 2, n), false}}}));
-    bool low = !d->full;
+    bool low = !d->full, low_gate = !d->full_gate;
     float *decay = low ? a->k : a->v;
-    float *gate = low ? part_at(f, a->k, 1, d->head_dim) : part_at(f, a->v, 1, n);
+    float *gate = low_gate ? part_at(f, a->k, 1, d->head_dim) : part_at(f, a->v, 1, n);
     SL_FORWARD_TRY(
         "KDA's gates",
         sl_op_matmul(f->dev,
@@ -60,12 +62,12 @@ static enum sl_status project(struct sl_forward *f, const struct sl_layer_weight
                          .n_decode = s->n_decode,
                          .n_w = 3,
                          .out = {{low ? w->decay_low : w->decay_up, NULL, decay, false},
-                                 {low ? w->z_low : w->z, NULL, gate, false},
+                                 {low_gate ? w->z_low : w->z, NULL, gate, false},
                                  {w->beta, NULL, part_at(f, a->k, 2, d->head_dim), false}}}));
-    if (!low)
-        return SL_OK;
-    SL_FORWARD_TRY("KDA's decays", product(f, decay, &w->decay_up, a->v));
-    SL_FORWARD_TRY("KDA's gate", product(f, gate, &w->z, part_at(f, a->v, 1, n)));
+    if (low)
+        SL_FORWARD_TRY("KDA's decays", product(f, decay, &w->decay_up, a->v));
+    if (low_gate)
+        SL_FORWARD_TRY("KDA's gate", product(f, gate, &w->z, part_at(f, a->v, 1, n)));
     return SL_OK;
 }
 
@@ -139,7 +141,7 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
     const struct sl_layer_weights *w = &f->layers[where->layer];
     const float *mixed = f->a.mixed;
     uint64_t start = sl_timeline_now(f->timeline);
-    SL_TRY(project(f, w, where));
+    SL_TRY(project(f, w, r, where));
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     SL_TRY(convolve(f, w, where));
@@ -153,12 +155,17 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
     }
     if (cut)
         SL_TRY(sl_forward_cut(f, r, &mixed, inner(&w->spec->kda), where));
-    SL_FORWARD_TRY("KDA's output", sl_op_matmul(f->dev, &(struct sl_op_matmul){
-                                                            .x = mixed,
-                                                            .n_tok = r->n,
-                                                            .n_decode = r->n_decode,
-                                                            .n_w = 1,
-                                                            .out = {{w->out, NULL, r->x, true}}}));
+    bool separate = f->hp->n_stream;
+    float *y = separate ? f->a.h : r->x;
+    SL_FORWARD_TRY(
+        "KDA's output",
+        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = mixed,
+                                                    .n_tok = r->n,
+                                                    .n_decode = r->n_decode,
+                                                    .n_w = 1,
+                                                    .out = {{w->out, NULL, y, !separate}}}));
+    if (separate)
+        SL_TRY(sl_streams_write(f, r, &w->streams[0], y, NULL, where));
     sl_timeline_since(f->timeline, "KDA", start, {"rows", f->step.n_rows});
     return SL_OK;
 }
@@ -183,14 +190,14 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->conv = sl_bind_vector(b, in->t[SL_L_KDA_CONV_Q]);
     out->conv_k = sl_bind_vector(b, in->t[SL_L_KDA_CONV_K]);
     out->conv_v = sl_bind_vector(b, in->t[SL_L_KDA_CONV_V]);
-    bool full = in->spec.kda.full;
+    bool full = in->spec.kda.full, full_gate = in->spec.kda.full_gate;
     out->decay_low = sl_bind_matrix(b, full ? NULL : in->t[SL_L_KDA_DECAY_A]);
     out->decay_up = sl_bind_matrix(b, in->t[full ? SL_L_KDA_DECAY_A : SL_L_KDA_DECAY_B]);
     out->beta = sl_bind_matrix(b, in->t[SL_L_KDA_BETA]);
     out->decay = sl_bind_vector(b, in->t[SL_L_KDA_A]);
     out->dt = sl_bind_vector(b, in->t[SL_L_KDA_DT]);
-    out->z_low = sl_bind_matrix(b, full ? NULL : in->t[SL_L_KDA_GATE_A]);
-    out->z = sl_bind_matrix(b, in->t[full ? SL_L_KDA_GATE_A : SL_L_KDA_GATE_B]);
+    out->z_low = sl_bind_matrix(b, full_gate ? NULL : in->t[SL_L_KDA_GATE_A]);
+    out->z = sl_bind_matrix(b, in->t[full_gate ? SL_L_KDA_GATE_A : SL_L_KDA_GATE_B]);
     out->z_norm = sl_bind_vector(b, in->t[SL_L_KDA_NORM]);
     out->out = sl_bind_matrix(b, in->t[SL_L_ATTN_OUT]);
 }

@@ -11,6 +11,7 @@
 #include "engine/layers/index.h"
 #include "engine/layers/layer_kind.h"
 #include "engine/layers/op_asker.h"
+#include "engine/layers/streams.h"
 
 static struct sl_latent_view latents(const struct sl_forward *f, const struct sl_latent_spec *c,
                                      uint32_t layer) {
@@ -99,13 +100,15 @@ static enum sl_status products(struct sl_forward *f, const struct sl_layer_weigh
 
 /* Queries to q, as the heads have them; latents go to the cache. */
 static enum sl_status project(struct sl_forward *f, const struct sl_layer_weights *w,
-                              const struct sl_place *where) {
+                              const struct sl_rows *r, const struct sl_place *where) {
     const struct sl_latent_spec *c = &w->spec->latent;
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
     uint32_t head = c->n_nope + c->n_rot, row = c->n_latent + c->n_rot;
+    const float *x;
+    SL_TRY(sl_streams_read(f, r, &w->streams[0], &x, where));
     SL_FORWARD_TRY("attention norm",
-                   sl_forward_norm(f, a->x, w->attn_norm, a->h, s->n_rows, f->hp->n_embd));
+                   sl_forward_norm(f, x, w->attn_norm, a->h, s->n_rows, f->hp->n_embd));
     SL_TRY(products(f, w, where));
     if (sl_latent_chooses(c))
         SL_TRY(sl_index_choose(f, w, where));
@@ -259,7 +262,7 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
     const struct sl_step *s = &f->step;
     const float *mixed = f->a.mixed;
     uint64_t start = sl_timeline_now(f->timeline);
-    SL_TRY(project(f, w, where));
+    SL_TRY(project(f, w, r, where));
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     bool cut = sl_forward_cuts(f, where->layer);
@@ -272,12 +275,17 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         sl_fetch_poll(f->fetch);
     if (cut)
         SL_TRY(sl_forward_cut(f, r, &mixed, c->n_head * c->head_dim_v, where));
-    SL_FORWARD_TRY("attention out", sl_op_matmul(f->dev, &(struct sl_op_matmul){
-                                                             .x = mixed,
-                                                             .n_tok = r->n,
-                                                             .n_decode = r->n_decode,
-                                                             .n_w = 1,
-                                                             .out = {{w->out, NULL, r->x, true}}}));
+    bool separate = f->hp->n_stream;
+    float *y = separate ? f->a.h : r->x;
+    SL_FORWARD_TRY(
+        "attention out",
+        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = mixed,
+                                                    .n_tok = r->n,
+                                                    .n_decode = r->n_decode,
+                                                    .n_w = 1,
+                                                    .out = {{w->out, NULL, y, !separate}}}));
+    if (separate)
+        SL_TRY(sl_streams_write(f, r, &w->streams[0], y, NULL, where));
     sl_timeline_since(f->timeline, "latent attention", start, {"rows", s->n_rows});
     return SL_OK;
 }

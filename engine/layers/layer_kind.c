@@ -25,7 +25,7 @@ const struct sl_ffn *sl_ffn_of(const struct sl_layer_spec *spec) {
 struct sl_layer_needs sl_layer_needs(const struct sl_model *model) {
     struct sl_layer_needs needs = {.n_in = model->hp.n_embd, .ff = model->hp.n_embd_layer};
     sl_raise(&needs.n_in, model->hp.n_embd_layer);
-    if (model->hp.n_stream) {
+    if (sl_has_hyper_connections(&model->hp)) {
         needs.streams = SL_STREAM_WEIGHTS(model->hp.n_stream);
         sl_raise(&needs.n_in, sl_row_elems(&model->hp));
     }

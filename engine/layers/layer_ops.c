@@ -23,8 +23,13 @@ static void ask_embeddings(struct sl_op_asker *a, const struct sl_model *model) 
     }
 }
 
-/* Of hyper-connections. */
+/* Of hyper-connections, or residual attention. */
 static void ask_streams(struct sl_op_asker *a, const struct sl_model *model) {
+    static const enum sl_op kept[] = {SL_OP_stream_spread, SL_OP_stream_attend, SL_OP_stream_keep};
+    for (uint32_t i = 0; model->hp.keep_every && i < sizeof kept / sizeof kept[0]; i++)
+        sl_ask_plain(a, kept[i]);
+    if (model->hp.keep_every)
+        return;
     static const enum sl_op plain[] = {SL_OP_rms_norm, SL_OP_stream_spread, SL_OP_stream_weights,
                                        SL_OP_stream_read, SL_OP_stream_write};
     for (uint32_t i = 0; i < sizeof plain / sizeof plain[0]; i++)

@@ -1,5 +1,6 @@
 /* Hyper-connections: the residual stream is several, of which each part of a layer reads a weighted
- * sum. The weights come from all streams of the row, normed as one. */
+ * sum. The weights come from all streams of the row, normed as one. Residual attention: the others
+ * are what the first was before some layers, and a weight comes from its stream alone. */
 #include "engine/layers/streams.h"
 #include "engine/pass/pass_internal.h"
 #include "backends/ops/matmul.h"
@@ -53,6 +54,22 @@ static enum sl_status read(struct sl_forward *f, const float *x, uint32_t n,
     return SL_OK;
 }
 
+static enum sl_status attend(struct sl_forward *f, const float *x, uint32_t n,
+                             const struct sl_streams *s, const struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    SL_FORWARD_TRY(
+        "attending to streams",
+        sl_op_stream_attend(f->dev, &(struct sl_op_stream_attend){.x = x,
+                                                                  .w = s->score,
+                                                                  .y = f->a.stream_x,
+                                                                  .n_tok = n,
+                                                                  .n_stream = hp->n_stream,
+                                                                  .n_kept = s->n_kept,
+                                                                  .n = hp->n_embd,
+                                                                  .eps = hp->norm_eps}));
+    return SL_OK;
+}
+
 enum sl_status sl_streams_read(struct sl_forward *f, const struct sl_rows *r,
                                const struct sl_streams *s, const float **out_x,
                                const struct sl_place *where) {
@@ -60,6 +77,8 @@ enum sl_status sl_streams_read(struct sl_forward *f, const struct sl_rows *r,
     if (!f->hp->n_stream)
         return SL_OK;
     *out_x = f->a.stream_x;
+    if (f->hp->keep_every)
+        return attend(f, r->x, r->n, s, where);
     float *w = weights_of(f, r);
     SL_TRY(products(f, r->x, r->n, r->n_decode, s, w, where));
     return read(f, r->x, r->n, s, w, false, where);
@@ -72,17 +91,30 @@ enum sl_status sl_streams_read_last(struct sl_forward *f, const float *x, uint32
     if (!f->hp->n_stream)
         return SL_OK;
     *out_x = f->a.stream_x;
+    if (f->hp->keep_every)
+        return attend(f, x, n, &f->output_streams, where);
     SL_TRY(products(f, x, n, n_decode, &f->output_streams, f->a.stream_w, where));
     return read(f, x, n, &f->output_streams, f->a.stream_w, true, where);
 }
 
-enum sl_status sl_streams_write(struct sl_forward *f, const struct sl_rows *r, float *y,
-                                const float *w, const struct sl_place *where) {
+enum sl_status sl_streams_write(struct sl_forward *f, const struct sl_rows *r,
+                                const struct sl_streams *s, float *y, const float *w,
+                                const struct sl_place *where) {
     const struct sl_hparams *hp = f->hp;
     if (!hp->n_stream)
         return sl_forward_add_normed(f, r, y, w, where);
     if (w)
         SL_FORWARD_TRY("norm behind a part", sl_forward_norm(f, y, w, y, r->n, hp->n_embd));
+    if (hp->keep_every) {
+        SL_FORWARD_TRY("keeping streams", sl_op_stream_keep(f->dev, &(struct sl_op_stream_keep){
+                                                                        .x = r->x,
+                                                                        .y = y,
+                                                                        .n_tok = r->n,
+                                                                        .n_stream = hp->n_stream,
+                                                                        .to = s->keep_in,
+                                                                        .n = hp->n_embd}));
+        return SL_OK;
+    }
     SL_FORWARD_TRY("writing streams",
                    sl_op_stream_write(f->dev, &(struct sl_op_stream_write){.x = r->x,
                                                                            .y = y,
@@ -93,11 +125,27 @@ enum sl_status sl_streams_write(struct sl_forward *f, const struct sl_rows *r, f
     return SL_OK;
 }
 
-void sl_streams_bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out) {
+/* A layer that keeps what the residual stream was when it began does so when its mixer is added. */
+static void bind_kept(struct sl_binder *b, const struct sl_hparams *hp, uint32_t layer,
+                      const struct sl_layer *in, struct sl_layer_weights *out) {
+    uint32_t before = sl_kept_streams(hp, layer), behind = sl_kept_streams(hp, layer + 1);
+    out->streams[0] = (struct sl_streams){.score = sl_bind_vector(b, in->t[SL_L_STREAMS_MIX_BASE]),
+                                          .n_kept = before,
+                                          .keep_in = behind > before ? behind : 0};
+    out->streams[1] = (struct sl_streams){.score = sl_bind_vector(b, in->t[SL_L_STREAMS_FFN_BASE]),
+                                          .n_kept = behind};
+}
+
+void sl_streams_bind(struct sl_binder *b, const struct sl_hparams *hp, uint32_t layer,
+                     const struct sl_layer *in, struct sl_layer_weights *out) {
+    if (hp->keep_every) {
+        bind_kept(b, hp, layer, in, out);
+        return;
+    }
     for (uint32_t i = 0; i < 2; i++) {
         enum sl_layer_role fn = i ? SL_L_STREAMS_FFN : SL_L_STREAMS_MIX;
-        out->streams[i] =
-            (struct sl_streams){sl_bind_matrix(b, in->t[fn]), sl_bind_vector(b, in->t[fn + 1]),
-                                sl_bind_vector(b, in->t[fn + 2])};
+        out->streams[i] = (struct sl_streams){.fn = sl_bind_matrix(b, in->t[fn]),
+                                              .base = sl_bind_vector(b, in->t[fn + 1]),
+                                              .scale = sl_bind_vector(b, in->t[fn + 2])};
     }
 }

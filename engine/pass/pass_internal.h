@@ -43,7 +43,11 @@ struct sl_layer_weights {
     struct sl_streams {
         struct sl_weight fn;
         const float *base, *scale;
-    } streams[2]; /* hyper-connections: of the mixer, of the feed-forward part */
+        /* Residual attention: what scores streams, and how many it has kept by then; which stream
+         * keeps the residual one when the part is added, 0: none. */
+        const float *score;
+        uint32_t n_kept, keep_in;
+    } streams[2]; /* hyper-connections, residual attention: of the mixer, the feed-forward part */
     const int32_t *router_table;
     struct sl_weight q_a, kv_a, k_b, v_b; /* latent attention */
     const float *q_a_norm, *kv_a_norm;
@@ -85,8 +89,9 @@ struct sl_activations {
     uint32_t *raised; /* [micro-batches] the last sequence number received: sl_op_receive */
     float *h;         /* [B, n_embd] normed input of a block */
     /* Of hyper-connections; nothing where there are none: rows normed as a whole; the weights of
-     * their streams, of rows that go on to the logits too; what a part reads of a row. */
-    float *streams_h, *stream_w, *out_stream_w, *stream_x;
+     * their streams, of rows that go on to the logits too. */
+    float *streams_h, *stream_w, *out_stream_w;
+    float *stream_x; /* what a part reads of a row that has streams; nothing where none has */
     /* What compressed attention adds to gates by place, of all layers that have it in a type of
      * weights: as floats. */
     float *places;
@@ -303,7 +308,7 @@ enum sl_status sl_forward_end_layer(struct sl_forward *f, const struct sl_rows *
 /* Does the feed-forward part go to h and through a norm before it is added? */
 static inline bool sl_forward_is_separate(const struct sl_layer_weights *w) {
     return w->ffn_post_norm || w->shared_post_norm || w->experts_post_norm || w->adjugate ||
-           w->spec->experts.sum_scale > 0 || w->streams[1].fn.data;
+           w->spec->experts.sum_scale > 0 || w->streams[1].fn.data || w->streams[1].score;
 }
 /* act(gate) * up of n elements, into gate, as dense and shared parts of the layer do it; of those
  * without a gate up's product is in gate. */
@@ -311,6 +316,7 @@ enum sl_status sl_forward_glu(struct sl_forward *f, const struct sl_layer_spec *
                               size_t n) SL_MUST_CHECK;
 static inline enum sl_op sl_glu_op(const struct sl_layer_spec *spec) {
     return spec->relu_squared             ? SL_OP_relu_squared
+           : spec->situ                   ? SL_OP_situ_glu
            : spec->clamped                ? SL_OP_clamped_glu
            : spec->gelu                   ? SL_OP_gelu_mul
            : spec->cut && spec->limit > 0 ? SL_OP_cut_glu

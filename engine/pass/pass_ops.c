@@ -102,6 +102,9 @@ enum sl_status sl_forward_glu(struct sl_forward *f, const struct sl_layer_spec *
         return sl_op_relu_squared(f->dev, &(struct sl_op_relu_squared){a->gate, n});
     if (op == SL_OP_clamped_glu)
         return sl_op_clamped_glu(f->dev, &(struct sl_op_clamped_glu){a->gate, a->up, a->gate, n});
+    if (op == SL_OP_situ_glu)
+        return sl_op_situ_glu(f->dev, &(struct sl_op_situ_glu){a->gate, a->up, a->gate, n,
+                                                               spec->limit, spec->limit_up});
     if (op == SL_OP_cut_glu)
         return sl_op_cut_glu(f->dev,
                              &(struct sl_op_cut_glu){a->gate, a->up, a->gate, n, spec->limit});
@@ -124,7 +127,7 @@ enum sl_status sl_forward_cut(struct sl_forward *f, struct sl_rows *r, const flo
     struct sl_activations *a = &f->a;
     const struct sl_step *s = &f->step;
     SL_FORWARD_TRY("gather", gather(f, a->x, a->out_x, sl_row_elems(f->hp)));
-    if (f->hp->n_stream)
+    if (sl_has_hyper_connections(f->hp))
         SL_FORWARD_TRY("gather",
                        gather(f, a->stream_w, a->out_stream_w, SL_STREAM_WEIGHTS(f->hp->n_stream)));
     if (mixed) {

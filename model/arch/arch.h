@@ -92,8 +92,8 @@ struct sl_arch {
     bool clamped;        /* SL_EXPERT_SWIGLU_CLAMPED in them */
     bool latent_windows; /* some layers of latent attention have a window, and shapes of their own:
                             read_own reads these */
-    bool latent_experts; /* moe_latent_size: experts_spec.n_latent */
-    bool any_epsilon;    /* layer_norm_epsilon stands for the missing one of RMS norms */
+    const char *latent_experts; /* NULL, or the key that experts_spec.n_latent has */
+    bool any_epsilon;           /* layer_norm_epsilon stands for the missing one of RMS norms */
     const struct sl_arch_name *names; /* NULL, or up to one whose name is NULL */
     /* NULL, or what is the family's own, when all else has been read: its keys are in keys. */
     enum sl_status (*read_own)(struct sl_keys *k, struct sl_hparams *hp, struct sl_layer *layers);

@@ -26,7 +26,7 @@ static enum sl_status read_own(struct sl_keys *k, struct sl_hparams *hp, struct 
     SL_TRY(sl_keys_f32(k, bound_key, -1e3f, -1e-3f, &bound));
     SL_TRY(sl_arch_read_kda(k, hp, layers));
     for (uint32_t l = 0; l < hp->n_layer; l++) {
-        layers[l].spec.kda.full = true;
+        layers[l].spec.kda.full = layers[l].spec.kda.full_gate = true;
         layers[l].spec.kda.bound = bound;
         layers[l].spec.latent.gate = SL_GATE_HEAD;
     }

@@ -254,7 +254,7 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
                             SL_ARCH_MAX_WIDTH, ff));
     SL_TRY(read_ffn_kinds(k, arch, hp, &have, ff, layers));
     if (arch->latent_experts)
-        SL_TRY(sl_keys_u32(k, "moe_latent_size", false, 0, hp->n_embd, &common.n_latent));
+        SL_TRY(sl_keys_u32(k, arch->latent_experts, false, 0, hp->n_embd, &common.n_latent));
     if (hp->n_expert)
         SL_TRY(sl_keys_u32_each(k, "expert_feed_forward_length", false, 0, SL_ARCH_MAX_WIDTH,
                                 ff_expert));

@@ -37,7 +37,7 @@ const struct sl_arch sl_arch_nemotron_h_moe = {
     .shared = SL_ARCH_MAY_SHARE,
     .router_sigmoid = true,
     .activation = SL_EXPERT_RELU_SQUARED,
-    .latent_experts = true,
+    .latent_experts = "moe_latent_size",
     .needs = SL_ROLE(SL_L_ROUTER_BIAS),
     COMMON,
 };

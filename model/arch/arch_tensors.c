@@ -51,8 +51,11 @@ enum dim {
     D_MAMBA1_STATE,
     D_KDA_INNER, /* n_head * head_dim */
     D_KDA_DIM,
-    D_KDA_LOW, /* what decays and gate go by way of, or D_KDA_INNER */
+    D_KDA_LOW, /* what decays go by way of, or D_KDA_INNER */
+    D_KDA_LOW_GATE,
     D_KDA_HEADS,
+    D_KDA_ROW, /* 1, and heads; or heads, and 1 */
+    D_KDA_ROWS,
     D_KDA_TAPS,
     D_LORA_Q,
     D_LATENT,
@@ -70,7 +73,7 @@ enum dim {
     D_OUT_LOW,   /* n_group * n_lora_out */
     D_STREAMS,   /* n_stream * n_embd */
     D_STREAM,    /* n_stream */
-    D_STREAM_W,  /* weights of a row */
+    D_STREAM_W,  /* weights of a row; n_embd of residual attention */
     D_3,
     D_USED,
     D_QKV,
@@ -103,6 +106,7 @@ static const struct rule global_rules[SL_G_NAMED] = {
     [SL_G_STREAMS] = {"output_hc_fn.weight", {D_STREAMS, D_STREAM}, false},
     [SL_G_STREAMS_BASE] = {"output_hc_base.weight", {D_STREAM}, true},
     [SL_G_STREAMS_SCALE] = {"output_hc_scale.weight", {D_1}, true},
+    [SL_G_STREAMS_SCORE] = {"output_res_score.weight", {D_EMBD}, true},
 };
 
 static const struct rule layer_rules[SL_L_COUNT] = {
@@ -175,9 +179,9 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_KDA_DECAY_A] = {"ssm_f_a.weight", {D_EMBD, D_KDA_LOW}, false},
     [SL_L_KDA_DECAY_B] = {"ssm_f_b.weight", {D_KDA_DIM, D_KDA_INNER}, false},
     [SL_L_KDA_BETA] = {"ssm_beta.weight", {D_EMBD, D_KDA_HEADS}, false},
-    [SL_L_KDA_A] = {"ssm_a", {D_1, D_KDA_HEADS}, true},
+    [SL_L_KDA_A] = {"ssm_a", {D_KDA_ROW, D_KDA_ROWS}, true},
     [SL_L_KDA_DT] = {"ssm_dt.bias", {D_KDA_INNER}, true},
-    [SL_L_KDA_GATE_A] = {"ssm_g_a.weight", {D_EMBD, D_KDA_LOW}, false},
+    [SL_L_KDA_GATE_A] = {"ssm_g_a.weight", {D_EMBD, D_KDA_LOW_GATE}, false},
     [SL_L_KDA_GATE_B] = {"ssm_g_b.weight", {D_KDA_DIM, D_KDA_INNER}, false},
     [SL_L_KDA_NORM] = {"ssm_norm.weight", {D_KDA_DIM}, true},
     [SL_L_LATENT_Q_A] = {"attn_q_a.weight", {D_EMBD, D_LORA_Q}, false},
@@ -210,7 +214,7 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_ATTN_POST_NORM] = {"post_attention_norm.weight", {D_EMBD}, true},
     [SL_L_FFN_POST_NORM] = {"post_ffw_norm.weight", {D_EMBD}, true},
     [SL_L_SHARED_POST_NORM] = {"post_ffw_norm_1.weight", {D_EMBD}, true},
-    [SL_L_EXPERTS_POST_NORM] = {"post_ffw_norm_2.weight", {D_EMBD}, true},
+    [SL_L_EXPERTS_POST_NORM] = {"post_ffw_norm_2.weight", {D_EXPERT_IN}, true},
     [SL_L_EXPERTS_NORM] = {"pre_ffw_norm_2.weight", {D_EMBD}, true},
     [SL_L_ROUTER_NORM] = {"ffn_gate_inp.scale", {D_EMBD}, true},
     [SL_L_EXPERTS_SCALE] = {"ffn_down_exps.scale", {D_EXPERT}, true},
@@ -369,10 +373,14 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_hp
         r.needs |= ROLES_COMPRESSED;
     if (s->mixer == SL_MIXER_COMPRESSED && s->compressed.n_index_top)
         r.needs |= ROLES_BLOCK_INDEX;
-    if (hp->n_stream)
+    if (hp->keep_every)
+        r.needs |= SL_ROLE(SL_L_STREAMS_MIX_BASE) | SL_ROLE(SL_L_STREAMS_FFN_BASE);
+    else if (hp->n_stream)
         r.needs |= ROLES_STREAMS_MIX | ROLES_STREAMS_FFN;
     if (s->mixer == SL_MIXER_KDA && s->kda.full)
-        r.needs &= ~(SL_ROLE(SL_L_KDA_DECAY_B) | SL_ROLE(SL_L_KDA_GATE_B));
+        r.needs &= ~SL_ROLE(SL_L_KDA_DECAY_B);
+    if (s->mixer == SL_MIXER_KDA && s->kda.full_gate)
+        r.needs &= ~SL_ROLE(SL_L_KDA_GATE_B);
     if (s->ffn == SL_FFN_EXPERTS && s->experts.with_dense)
         r.needs |= ROLES_DENSE;
     else if (s->ffn == SL_FFN_EXPERTS && s->experts.n_ff_shared)
@@ -525,6 +533,12 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return s->kda.head_dim;
     case D_KDA_LOW:
         return s->kda.full ? (uint64_t)s->kda.n_head * s->kda.head_dim : s->kda.head_dim;
+    case D_KDA_LOW_GATE:
+        return s->kda.full_gate ? (uint64_t)s->kda.n_head * s->kda.head_dim : s->kda.head_dim;
+    case D_KDA_ROW:
+        return s->kda.flat ? s->kda.n_head : 1;
+    case D_KDA_ROWS:
+        return s->kda.flat ? 1 : s->kda.n_head;
     case D_KDA_HEADS:
         return s->kda.n_head;
     case D_KDA_TAPS:
@@ -564,7 +578,7 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     case D_STREAM:
         return hp->n_stream;
     case D_STREAM_W:
-        return (uint64_t)hp->n_stream * (2 + hp->n_stream);
+        return hp->keep_every ? hp->n_embd : (uint64_t)hp->n_stream * (2 + hp->n_stream);
     case D_3:
         return 3;
     case D_USED:
@@ -734,7 +748,9 @@ static bool has_global(const struct sl_arch *arch, const struct sl_hparams *hp, 
     case SL_G_STREAMS:
     case SL_G_STREAMS_BASE:
     case SL_G_STREAMS_SCALE:
-        return hp->n_stream > 0;
+        return hp->n_stream > 0 && !hp->keep_every;
+    case SL_G_STREAMS_SCORE:
+        return hp->keep_every > 0;
     case SL_G_LAYER_EMBD:
     case SL_G_LAYER_PROJ:
     case SL_G_LAYER_PROJ_NORM:

@@ -97,8 +97,9 @@ struct sl_mamba1_spec {
 struct sl_kda_spec {
     uint32_t n_head, head_dim; /* each with a state [head_dim, head_dim] */
     uint32_t n_taps;           /* positions that the convolutions read, each its own included */
-    bool full;   /* decays and the output's gate are one matrix each, not two by way of head_dim
-                    elements */
+    bool full;                 /* decays are one matrix, not two by way of head_dim elements */
+    bool full_gate;            /* and so is the output's gate */
+    bool flat;   /* by how much states decay is a vector in the file, not a matrix of one row */
     float bound; /* below 0: a decay's logarithm is a sigmoid's value times it; 0: a softplus's */
 };
 
@@ -171,6 +172,8 @@ enum sl_expert_activation {
     SL_EXPERT_REGLU,
     SL_EXPERT_SWIGLU_CUT,   /* silu of gate at most limit; up -limit to limit */
     SL_EXPERT_RELU_SQUARED, /* of up: there is no gate */
+    SL_EXPERT_SITU,         /* limit tanh(gate / limit) sigmoid(gate) times the same of up, by
+                               limit_up, without a sigmoid; limit_up 0: times up */
 };
 
 struct sl_experts_spec {
@@ -188,7 +191,8 @@ struct sl_experts_spec {
     uint32_t n_group,
         n_group_used; /* the router chooses among that many of the groups; 0: no groups */
     enum sl_expert_activation activation;
-    float limit;       /* of SL_EXPERT_SWIGLU_LIMITED and SL_EXPERT_SWIGLU_CUT */
+    float limit;       /* of SL_EXPERT_SWIGLU_LIMITED, SL_EXPERT_SWIGLU_CUT and SL_EXPERT_SITU */
+    float limit_up;    /* of SL_EXPERT_SITU */
     bool biases;       /* of gate, up and down of each expert */
     bool with_dense;   /* the shared expert is the layer's dense feed-forward part, under its names,
                           with norms of its own before and behind it, as the routed experts
@@ -237,6 +241,8 @@ struct sl_layer_spec {
     bool clamped;                         /* ... SL_EXPERT_SWIGLU_CLAMPED */
     float limit; /* of SwiGLU in dense and shared parts, as in SL_EXPERT_SWIGLU_LIMITED; 0 = none */
     bool cut;    /* ... as in SL_EXPERT_SWIGLU_CUT */
+    bool situ;   /* SL_EXPERT_SITU in their place, of limit and */
+    float limit_up;
     bool parallel; /* the feed-forward part reads what attention read, not what it gave */
     struct sl_experts_spec experts; /* of SL_FFN_EXPERTS */
     bool draft; /* it drafts tokens: its input is made of a token and of the state before it */

@@ -43,6 +43,11 @@ struct sl_hparams {
      * what is added to sums. */
     uint32_t n_stream, stream_iters;
     float stream_eps;
+    /* Not 0: residual attention in place of hyper-connections. Parts are added to the first of the
+     * streams; every keep_every-th layer, the first too, puts what it is there into the next of the
+     * others and starts it again with what its mixer gives. Parts read a weighted sum of those that
+     * are in use. */
+    uint32_t keep_every;
     uint32_t n_embd_layer; /* of each token and layer an embedding of its own; 0 = none */
     float norm_eps;
     float embd_scale;      /* of the embedding's rows; 1 = none */
@@ -58,6 +63,14 @@ struct sl_hparams {
 /* Elements of a row between layers. */
 static inline uint32_t sl_row_elems(const struct sl_hparams *hp) {
     return hp->n_embd * (hp->n_stream ? hp->n_stream : 1);
+}
+
+static inline bool sl_has_hyper_connections(const struct sl_hparams *hp) {
+    return hp->n_stream && !hp->keep_every;
+}
+/* Residual attention: streams that are kept when a layer of the whole model begins. */
+static inline uint32_t sl_kept_streams(const struct sl_hparams *hp, uint32_t layer) {
+    return hp->keep_every ? (layer + hp->keep_every - 1) / hp->keep_every : 0;
 }
 
 /* Roles that a tensor's name gives; those behind them are other uses of the same tensors. */
@@ -84,6 +97,7 @@ enum sl_global_role {
     SL_G_STREAMS,       /* output_hc_fn.weight    [n_stream * n_embd, n_stream] */
     SL_G_STREAMS_BASE,  /* output_hc_base.weight  [n_stream] f32 */
     SL_G_STREAMS_SCALE, /* output_hc_scale.weight [1] f32 */
+    SL_G_STREAMS_SCORE, /* residual attention: output_res_score.weight [n_embd] f32 */
     /* The tokens' embeddings once more, as what layers' embeddings are made of: any layer needs
      * them, so that a slice may have them without being where ids become rows. */
     SL_G_LAYER_TOKENS,
@@ -161,7 +175,8 @@ enum sl_layer_role {
     SL_L_INDEX_PLACE,
     SL_L_ATTN_OUT_GROUP, /* [n_head * head_dim / n_group, n_group * n_lora_out]; then ATTN_OUT */
     /* Hyper-connections of the mixer and of the feed-forward part: [n_stream * n_embd,
-     * SL_STREAM_WEIGHTS], base as many, scale [3] of what is read, written and mixed. */
+     * SL_STREAM_WEIGHTS], base as many, scale [3] of what is read, written and mixed. Of residual
+     * attention base alone, [n_embd]: what scores each stream. */
     SL_L_STREAMS_MIX,
     SL_L_STREAMS_MIX_BASE,
     SL_L_STREAMS_MIX_SCALE,
@@ -175,7 +190,8 @@ enum sl_layer_role {
     SL_L_ATTN_POST_NORM,    /* post_attention_norm.weight */
     SL_L_FFN_POST_NORM,     /* post_ffw_norm.weight */
     SL_L_SHARED_POST_NORM,  /* post_ffw_norm_1.weight: of the dense part beside experts */
-    SL_L_EXPERTS_POST_NORM, /* post_ffw_norm_2.weight */
+    SL_L_EXPERTS_POST_NORM, /* post_ffw_norm_2.weight; of rows of their own, before these are
+                               turned back: [n_latent] */
     SL_L_EXPERTS_NORM,      /* pre_ffw_norm_2.weight: before the routed experts */
     SL_L_ROUTER_NORM,       /* ffn_gate_inp.scale [n_embd] */
     SL_L_EXPERTS_SCALE,     /* ffn_down_exps.scale [n_expert] */
@@ -235,7 +251,8 @@ enum sl_layer_role {
     SL_L_KDA_DECAY_A, /* ssm_f_a.weight [n_embd, head_dim]; alone, where full, [n_embd, inner] */
     SL_L_KDA_DECAY_B, /* ssm_f_b.weight [head_dim, inner] */
     SL_L_KDA_BETA,    /* [n_embd, n_head] */
-    SL_L_KDA_A,       /* [1, n_head] by how much a state decays, below 0; with a bound above 0 */
+    SL_L_KDA_A,       /* [1, n_head] by how much a state decays, below 0; with a bound of either
+                         sign, which says nothing. Where flat [n_head] */
     SL_L_KDA_DT,      /* [inner] added to decays */
     SL_L_KDA_GATE_A,  /* ssm_g_a.weight, as the decays' */
     SL_L_KDA_GATE_B,  /* ssm_g_b.weight [head_dim, inner] */

@@ -43,7 +43,7 @@ enum sl_status sl_model_slice_alone(const struct sl_model *m, uint32_t first, ui
     if (first + n < all)
         s.global[SL_G_OUTPUT_NORM] = s.global[SL_G_OUTPUT] = s.global[SL_G_OUTPUT_NORM_BIAS] =
             s.global[SL_G_OUTPUT_BIAS] = s.global[SL_G_STREAMS] = s.global[SL_G_STREAMS_BASE] =
-                s.global[SL_G_STREAMS_SCALE] = NULL;
+                s.global[SL_G_STREAMS_SCALE] = s.global[SL_G_STREAMS_SCORE] = NULL;
     *out_slice = s;
     return SL_OK;
 }

@@ -53,6 +53,7 @@ const struct sl_synth_config sl_synth_default = {
     .index_dim = 64,
     .n_index_top = 64,
     .index_block = 16,
+    .keep_every = 2,
     .n_group_out = 2,
     .n_lora_out = 32,
     .n_layer_table = 1,
@@ -351,6 +352,19 @@ static void write_ling3(struct sl_gguf_writer *w, const struct sl_synth_config *
     }
 }
 
+/* Its own: limits of SiTU small enough to show. */
+static void write_k3(struct sl_gguf_writer *w, const struct sl_synth_config *c) {
+    char key[96];
+#define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
+    sl_gguf_write_f32(w, KEY("kda.gate_lower_bound"), -5);
+    sl_gguf_write_f32(w, KEY("activation.situ_beta"), 1.25f);
+    sl_gguf_write_f32(w, KEY("activation.situ_linear_beta"), 2);
+    sl_gguf_write_u32(w, KEY("attn_res.block_size"), c->keep_every);
+    if (c->n_expert_latent)
+        sl_gguf_write_u32(w, KEY("expert_latent_length"), c->n_expert_latent);
+#undef KEY
+}
+
 /* The other shape of latent attention, and which layers have it: the others have an indexer. */
 static void write_note(struct sl_gguf_writer *w, const struct sl_synth_config *c) {
     char key[96];
@@ -434,6 +448,8 @@ static void write_latent(struct sl_gguf_writer *w, const struct sl_synth_config 
         sl_gguf_write_u32(w, KEY("kda.head_dim"), c->delta_dim);
         if (traits & SL_SYNTH_LING3)
             write_ling3(w, c);
+        if (traits & SL_SYNTH_K3)
+            write_k3(w, c);
     } else {
         sl_gguf_write_u32(w, KEY("attention.head_count_kv"), c->joined_kv ? c->n_head : 1);
     }

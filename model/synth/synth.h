@@ -59,7 +59,9 @@ struct sl_synth_config {
     const char *pattern;
     uint32_t n_ff_adjugate, n_per_adjugate; /* grovemoe: of adjugate experts the width, and how many
                                                experts share one */
-    uint32_t n_expert_latent; /* nemotron_h_moe: elements of experts' rows; 0 = the layer's */
+    uint32_t n_expert_latent; /* nemotron_h_moe, kimi-k3: elements of experts' rows; 0 = the layer's
+                               */
+    uint32_t keep_every; /* kimi-k3: layers of a block of residual attention; 0 = there is none */
     /* Latent attention, of architectures that have it: head_dim elements of a head's key, of which
      * n_rot are rotated (0 = half), head_dim_v of its value, from latents of n_latent. */
     uint32_t n_lora_q; /* rank of q's projection; 0 = one matrix */

@@ -79,6 +79,8 @@ static const struct sl_synth_family families[] = {
                     SL_SYNTH_LATENT | SL_SYNTH_INDEX | SL_SYNTH_INDEX_SOME},
     {"kimi-linear", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
                         SL_SYNTH_LATENT | SL_SYNTH_KDA},
+    {"kimi-k3", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
+                    SL_SYNTH_LATENT | SL_SYNTH_KDA | SL_SYNTH_K3},
     {"bailingmoe3", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF |
                         SL_SYNTH_LATENT | SL_SYNTH_KDA | SL_SYNTH_LING3},
     {"arctic", SL_SYNTH_MOE},
@@ -330,6 +332,8 @@ static void add_latent(struct sl_synth_plan *p, const struct sl_synth_config *c,
     }
     if (traits & (SL_SYNTH_LING3 | SL_SYNTH_NOTE))
         add(p, attn, SL_FILL_RANDOM, in, n, heads, 0, "attn_gate.weight", i);
+    if (traits & SL_SYNTH_K3)
+        add(p, attn, SL_FILL_RANDOM, in, n, o, 0, "attn_gate.weight", i);
     add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)o), o, n, 0, "attn_output.weight", i);
 }
 
@@ -500,16 +504,20 @@ static void add_kda(struct sl_synth_plan *p, const struct sl_synth_config *c, ui
         add(p, attn, SL_FILL_RANDOM, in, n, inner, 0, qkv[k], i);
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.5f, c->n_taps, 1, inner, taps[k], i);
     }
-    bool full = traits & SL_SYNTH_LING3;
+    bool full = traits & SL_SYNTH_LING3, flat = traits & SL_SYNTH_K3;
     uint64_t low = full ? inner : dim;
     add(p, attn, SL_FILL_RANDOM, in, n, low, 0, "ssm_f_a.weight", i);
     if (!full)
         add(p, attn, SL_FILL_RANDOM, of_dim, dim, inner, 0, "ssm_f_b.weight", i);
     add(p, attn, SL_FILL_RANDOM, in, n, heads, 0, "ssm_beta.weight", i);
-    add(p, SL_DTYPE_F32, full ? SL_FILL_GROWTH : SL_FILL_DECAY, 1, 1, heads, 0, "ssm_a", i);
+    add(p, SL_DTYPE_F32, full ? SL_FILL_GROWTH : SL_FILL_DECAY, 1, flat ? heads : 1,
+        flat ? 0 : heads, 0, "ssm_a", i);
     add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1, inner, 0, 0, "ssm_dt.bias", i);
-    add(p, attn, SL_FILL_RANDOM, in, n, low, 0, "ssm_g_a.weight", i);
-    if (!full)
+    if (flat)
+        add(p, attn, SL_FILL_RANDOM, in, n, inner, 0, "ssm_g.weight", i);
+    else
+        add(p, attn, SL_FILL_RANDOM, in, n, low, 0, "ssm_g_a.weight", i);
+    if (!full && !flat)
         add(p, attn, SL_FILL_RANDOM, of_dim, dim, inner, 0, "ssm_g_b.weight", i);
     add_norm(p, dim, "ssm_norm.weight", i);
     add(p, attn, SL_FILL_RANDOM, 2 * share / sqrtf((float)inner), inner, n, 0, "attn_output.weight",
@@ -546,12 +554,21 @@ static void add_squared(struct sl_synth_plan *p, const struct sl_synth_config *c
         i);
 }
 
+/* Has it residual attention? */
+static bool k3_streams(const struct sl_synth_config *c, uint32_t traits) {
+    return traits & SL_SYNTH_K3 && c->keep_every;
+}
+
 static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t traits,
                       uint32_t l) {
     int i = (int)l;
     uint64_t n = c->n_embd;
     float in = 1 / sqrtf((float)n), share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
     add_norm(p, n, "attn_norm.weight", i);
+    if (k3_streams(c, traits)) {
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.7f * in, n, 0, 0, "attn_res_score.weight", i);
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.7f * in, n, 0, 0, "ffn_res_score.weight", i);
+    }
     if (traits & SL_SYNTH_ONE_PART && l >= c->n_layer) {
         add_attention(p, c, traits, l);
         add_norm(p, n, "post_attention_norm.weight", i);
@@ -635,13 +652,27 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     if (sl_synth_sigmoid(c) || parts & SL_SYNTH_SIGMOID) /* scores are around a half */
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, ne, 0, 0,
             parts & SL_SYNTH_HY3 ? "exp_probs_b" : "exp_probs_b.bias", i);
-    if (c->fused_experts) {
-        add(p, pick(&c->gate, l), SL_FILL_RANDOM, in, n, 2 * ff, ne, "ffn_gate_up_exps.weight", i);
-    } else {
-        add(p, pick(&c->gate, l), SL_FILL_RANDOM, wide * in, n, ff, ne, "ffn_gate_exps.weight", i);
-        add(p, pick(&c->up, l), SL_FILL_RANDOM, wide * in, n, ff, ne, "ffn_up_exps.weight", i);
+    bool own_rows = traits & SL_SYNTH_K3 && c->n_expert_latent;
+    uint64_t low = own_rows ? c->n_expert_latent : n;
+    if (own_rows) { /* their sum is normed before it is turned back */
+        enum sl_dtype ffn = pick(&c->ffn, l);
+        add(p, ffn, SL_FILL_RANDOM, in, n, low, 0, "ffn_routed_down.weight", i);
+        add(p, ffn, SL_FILL_RANDOM, share / sqrtf((float)low), low, n, 0, "ffn_routed_up.weight",
+            i);
+        add_norm(p, low, "ffn_routed_norm.weight", i);
+        down /= share;
     }
-    add(p, pick(&c->down, l), SL_FILL_RANDOM, down, ff, n, ne, "ffn_down_exps.weight", i);
+    float of_low = 1 / sqrtf((float)low);
+    if (c->fused_experts) {
+        add(p, pick(&c->gate, l), SL_FILL_RANDOM, of_low, low, 2 * ff, ne,
+            "ffn_gate_up_exps.weight", i);
+    } else {
+        add(p, pick(&c->gate, l), SL_FILL_RANDOM, wide * of_low, low, ff, ne,
+            "ffn_gate_exps.weight", i);
+        add(p, pick(&c->up, l), SL_FILL_RANDOM, wide * of_low, low, ff, ne, "ffn_up_exps.weight",
+            i);
+    }
+    add(p, pick(&c->down, l), SL_FILL_RANDOM, down, ff, low, ne, "ffn_down_exps.weight", i);
     if (traits & SL_SYNTH_ADJUGATE) {
         /* They read the routed experts' sum, which is small: gate and up make up for it. */
         uint64_t own = c->n_ff_adjugate, many = ne / c->n_per_adjugate;
@@ -716,7 +747,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
     uint32_t traits = family->traits, parts = sl_synth_parts(c->arch);
     bool moe = traits & SL_SYNTH_MOE, shared = traits & SL_SYNTH_SHARED;
     bool latent = traits & SL_SYNTH_LATENT, index = traits & SL_SYNTH_INDEX;
-    bool kimi = traits & SL_SYNTH_KDA && !(traits & SL_SYNTH_LING3);
+    bool kimi = traits & SL_SYNTH_KDA && !(traits & SL_SYNTH_LING3), k3 = traits & SL_SYNTH_K3;
     bool dense = !c->n_expert || c->n_layer_dense || c->moe_step > 1 ||
                  (c->n_nextn && (parts & SL_SYNTH_NEXTN_DENSE || traits & SL_SYNTH_NOTE));
     for (uint32_t i = 0; i < c->n_each && i < SL_SYNTH_MAX_EACH; i++)
@@ -756,14 +787,16 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"delta-dim", c->delta_dim, 1, 1024},
         {"taps", c->n_taps, 2, 8},
         {"state-dim", c->n_state, 1, parts & SL_SYNTH_MAMBA1 ? 64 : 1024},
-        {"expert-latent", c->n_expert_latent, 0, traits & SL_SYNTH_ONE_PART && moe ? c->n_embd : 0},
+        {"expert-latent", c->n_expert_latent, 0,
+         (traits & SL_SYNTH_ONE_PART || k3) && moe ? c->n_embd : 0},
+        {"keep-every", c->keep_every, 0, k3 ? SL_MAX_LAYERS : UINT32_MAX},
         {"no-rope", c->no_rope, 0, parts & SL_SYNTH_MAMBA ? 1 : 0},
         {"nextn", c->n_nextn, 0,
          (traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT) && !kimi) || parts & SL_SYNTH_NEXTN
              ? SL_MAX_LAYERS - c->n_layer
              : 0},
         {"nextn-right", c->nextn_right, 0, c->n_nextn ? 100 : 0},
-        {"q-lora", c->n_lora_q, 0, (latent && !kimi) || v4 ? 1u << 16 : 0},
+        {"q-lora", c->n_lora_q, 0, (latent && (!kimi || k3)) || v4 ? 1u << 16 : 0},
         {"out-groups", c->n_group_out, 1, v4 ? c->n_head : UINT32_MAX},
         {"out-lora", c->n_lora_out, 1, 1u << 16},
         {"table-layers", c->n_layer_table, 0, v4 ? c->n_layer : UINT32_MAX},
@@ -903,6 +936,9 @@ enum sl_status sl_synth_plan(const struct sl_synth_config *c, struct sl_synth_pl
     if (!c->tied)
         add(p, c->output, SL_FILL_SUCCESSOR, 1 / sqrtf((float)n), n, c->n_vocab, 0, "output.weight",
             -1);
+    if (k3_streams(c, traits))
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.7f / sqrtf((float)n), n, 0, 0,
+            "output_res_score.weight", -1);
     if (traits & SL_SYNTH_V4) {
         uint64_t streams = SL_SYNTH_STREAMS, row = streams * n;
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1 / sqrtf((float)row), row, streams, 0,

@@ -39,6 +39,8 @@ enum {
                                        with one, gates of heads */
     SL_SYNTH_GEMMA4 = 1 << 28,      /* what only it has: synth_plan.c */
     SL_SYNTH_V4 = 1 << 29, /* compressed attention, hyper-connections, first layers by a table */
+    SL_SYNTH_K3 = 1 << 30, /* KDA with gates of one matrix and a bound; gates on attention; SiTU;
+                              residual attention */
 };
 /* The same of grouped-query families with parts of their own: sl_synth_parts. */
 enum {

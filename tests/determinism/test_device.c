@@ -370,7 +370,7 @@ static void other_shapes(void **state) {
         "maple",          "phimoe",      "lfm2moe",   "granitehybrid", "jamba",        "deepseek32",
         "nemotron_h_moe", "kimi-linear", "grovemoe",  "bailingmoe3",   "minimax-m3",   "dots3note",
         "deepseek4",      "gemma4",      "qwen35moe", "gpt-oss",       "mimo2",        "laguna",
-        "glm-dsa",        "mistral4",    "gemma4"};
+        "glm-dsa",        "mistral4",    "gemma4",    "kimi-k3"};
     static const struct setting settings[] = {
         {.where = SL_EXPERTS_STREAMED,
          .device_percent = 40,
@@ -426,6 +426,8 @@ static void other_shapes(void **state) {
             c.window = 24;
         if (i == 28)
             c.head_dim_v = 24;
+        if (i == 33)
+            c.n_ff_shared = c.n_ff_expert, c.n_expert_latent = 96;
         if (i == 30 || i == 31)
             c.n_ff_shared = c.n_ff_expert, c.n_lora_q = 64;
         if (i == 30) /* each second layer attends to what the one before it chose */

@@ -570,6 +570,29 @@ static void bound_deltas(void **state) {
     compare_all(&(struct subject){.name = "bound deltas", .config = &c});
 }
 
+/* Residual attention over blocks of two layers, the last of one; gates on latent attention, SiTU,
+ * experts that read rows of their own. */
+static void kept_streams(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("kimi-k3");
+    c.n_expert = 11;
+    c.n_expert_used = 3;
+    c.n_expert_latent = 96;
+    c.n_ff_shared = 256;
+    c.n_layer_dense = 1;
+    c.n_head = 3;
+    c.n_head_kv = 1;
+    c.head_dim = 48;
+    c.n_rot = 32;
+    c.head_dim_v = 40;
+    c.n_latent = 64;
+    c.n_lora_q = 64;
+    c.delta_dim = 40;
+    c.attn_every = 3;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "kept streams", .config = &c});
+}
+
 /* Layers of one part, the first and the last without a mixer; experts of two matrices, which read
  * rows of their own. */
 static void one_part(void **state) {
@@ -837,6 +860,7 @@ int main(void) {
         cmocka_unit_test(adjugate_experts),
         cmocka_unit_test(channel_deltas),
         cmocka_unit_test(bound_deltas),
+        cmocka_unit_test(kept_streams),
         cmocka_unit_test(latents),
         cmocka_unit_test(chosen_positions),
         cmocka_unit_test(chosen_blocks),

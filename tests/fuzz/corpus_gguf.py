@@ -384,6 +384,13 @@ PARTS = {
                     "expert_shared_count=1 expert_gating_func=2 ssm.conv_kernel=3 kda.head_dim=4",
                     "attn_norm:E ffn_norm:E ffn_gate_inp:EN exp_probs_b.bias:N ffn_gate_exps:EFN ffn_up_exps:EFN "
                     "ffn_down_exps:FEN ffn_gate_shexp:EF ffn_up_shexp:EF ffn_down_shexp:FE"),
+    "kimi-k3": (RMS + "attention.head_count_kv=[0,1,0,1] attention.kv_lora_rank=6 attention.key_length_mla=5 "
+                "attention.value_length_mla=4 attention.key_length=8 rope.dimension_count=2 leading_dense_block_count=0 "
+                "expert_shared_count=1 expert_gating_func=2 ssm.conv_kernel=3 kda.head_dim=4 kda.gate_lower_bound=-5.0 "
+                "activation.situ_beta=4.0 activation.situ_linear_beta=25.0 attn_res.block_size=2 expert_latent_length=4",
+                "attn_norm:E ffn_norm:E attn_res_score:E ffn_res_score:E ffn_gate_inp:EN exp_probs_b.bias:N ffn_gate_exps:KFN "
+                "ffn_up_exps:KFN ffn_down_exps:FKN ffn_routed_down:EK ffn_routed_up:KE ffn_routed_norm:K ffn_gate_shexp:EF "
+                "ffn_up_shexp:EF ffn_down_shexp:FE"),
     "bailingmoe3": (RMS + "attention.head_count_kv=[0,1,0,1] attention.kv_lora_rank=6 attention.q_lora_rank=4 "
                     "attention.key_length_mla=5 attention.value_length_mla=4 attention.key_length=8 attention.value_length=4 "
                     "rope.dimension_count=2 leading_dense_block_count=0 expert_shared_count=1 expert_gating_func=2 "
@@ -409,6 +416,9 @@ TURNS = {"jamba": ("attn_q:EQ attn_k:EK attn_v:EK attn_output:QE",
          "kimi-linear": ("attn_q:EX attn_kv_a_mqa:EE attn_kv_a_norm:L attn_k_b:NLH attn_v_b:LKH attn_output:EE",
                          "attn_q:EE attn_k:EE attn_v:EE attn_output:EE ssm_conv1d_q:C1E ssm_conv1d_k:C1E ssm_conv1d_v:C1E "
                          "ssm_f_a:EK ssm_f_b:KE ssm_beta:EH ssm_a.:1H ssm_dt.bias:E ssm_g_a:EK ssm_g_b:KE ssm_norm:K"),
+         "kimi-k3": ("attn_q:EX attn_kv_a_mqa:EE attn_kv_a_norm:L attn_k_b:NLH attn_v_b:LKH attn_gate:EE attn_output:EE",
+                     "attn_q:EE attn_k:EE attn_v:EE attn_output:EE ssm_conv1d_q:C1E ssm_conv1d_k:C1E ssm_conv1d_v:C1E "
+                     "ssm_f_a:EK ssm_f_b:KE ssm_beta:EH ssm_a.:H ssm_dt.bias:E ssm_g:EE ssm_norm:K"),
          "bailingmoe3": ("attn_q_a:EK attn_q_a_norm:K attn_q_b:KX attn_kv_a_mqa:EE attn_kv_a_norm:L attn_k_b:NLH attn_v_b:LKH "
                          "attn_gate:EH attn_output:EE",
                          "attn_q:EE attn_k:EE attn_v:EE attn_output:EE ssm_conv1d_q:C1E ssm_conv1d_k:C1E ssm_conv1d_v:C1E "
@@ -423,7 +433,8 @@ LAYERS = {"nemotron_h": ("ffn_up:EF ffn_down:FE", TURNS["granitehybrid"][0], "ff
           "nemotron_h_moe": (SQUARED, TURNS["granitehybrid"][0], SQUARED, TURNS["granitehybrid"][1])}
 NORMS = {"lfm2moe": "token_embd_norm.weight"}
 # Of these, tensors of no layer.
-GLOBALS = {"phimoe": "output_norm.bias:E output.bias:N rope_factors_long.weight:H rope_factors_short.weight:H"}
+GLOBALS = {"kimi-k3": "output_res_score.weight:E",
+           "phimoe": "output_norm.bias:E output.bias:N rope_factors_long.weight:H rope_factors_short.weight:H"}
 
 
 def parts_model(arch, lie=""):
@@ -584,6 +595,8 @@ LIES = {
     "minimax-m2": {"rope.dimension_count": 6},
     "kimi-linear": {"kda.head_dim": 2**31, "ssm.conv_kernel": 9, "attention.head_count_kv": 2, "expert_shared_count": 2**31,
                     "attention.kv_lora_rank": 2**31, "leading_dense_block_count": 2**31, "rope.dimension_count": 2**31},
+    "kimi-k3": {"activation.situ_beta": NAN, "activation.situ_linear_beta": 1e-5,
+                "kda.gate_lower_bound": 1.0, "expert_latent_length": 2**31, "kda.head_dim": 2**31, "ssm.conv_kernel": 0},
     "bailingmoe3": {"kda.gate_lower_bound": 0.0, "kda.head_dim": 0, "swiglu_clamp_exp": NAN, "swiglu_clamp_shexp": -1.0,
                     "attention.q_lora_rank": 2**31, "ssm.conv_kernel": 1, "expert_shared_count": 0},
     "nemotron_h": {"feed_forward_length": 2**30, "attention.layer_norm_epsilon": -1.0, "expert_count": 3},

@@ -378,6 +378,20 @@ CASES = [
      "--expert-ff 96 --shared-ff 192 --ff 224 --dense-layers 2", True, LONG),
     ("kimi-linear q4_K", f"--arch kimi-linear -t Q4_K --down Q6_K {MOE} --heads 4 --head-dim 96 --rotated 32 --value-dim 64 "
      "--latent 256 --delta-dim 64 --layers 6 --attn-every 3 --expert-ff 256 --shared-ff 256 --dense-layers 1", KL, LONG),
+    ("kimi-k3 f32", f"--arch kimi-k3 {F32} {MOE} {MLA} --layers 7 --attn-every 3 --delta-dim 32 --dense-layers 1 "
+     "--router-scale 2.5 --shared-ff 128 --expert-latent 64", True, LONG),
+    ("kimi-k3 f32, low rank, blocks of 3, 3 heads of 64, two shared, odd", f"--arch kimi-k3 {F32} --experts 11 --top-k 4 "
+     "--layers 8 --attn-every 4 --embd 192 --heads 3 --head-dim 48 --rotated 16 --value-dim 40 --latent 64 --q-lora 56 "
+     "--delta-dim 64 --taps 3 --expert-ff 96 --shared-ff 192 --ff 224 --dense-layers 2 --keep-every 3 --expert-latent 72",
+     True, LONG),
+    ("kimi-k3 f32, each layer kept, experts of whole rows", f"--arch kimi-k3 {F32} {MOE} {MLA} --layers 5 --attn-every 3 "
+     "--delta-dim 32 --shared-ff 128 --keep-every 1", True, LONG),
+    ("kimi-k3 f32, nothing kept", f"--arch kimi-k3 {F32} {MOE} {MLA} --layers 5 --attn-every 3 --delta-dim 32 "
+     "--shared-ff 128 --keep-every 0 --expert-latent 96", True, LONG),
+    # The experts' sum is normed: with two of eight a choice that rounding changes shows in a mean KL of 9e-3.
+    ("kimi-k3 q4_K", f"--arch kimi-k3 -t Q4_K --down Q6_K --experts 8 --top-k 6 --heads 4 --head-dim 96 --rotated 32 --value-dim 64 "
+     "--latent 256 --q-lora 256 --delta-dim 64 --layers 6 --attn-every 3 --expert-ff 256 --shared-ff 256 --dense-layers 1 "
+     "--expert-latent 256 --keep-every 4", KL, LONG),
     ("bailingmoe3 f32", f"--arch bailingmoe3 {F32} {MOE} {MLA} --layers 6 --attn-every 3 --delta-dim 32 --dense-layers 1 "
      "--router-scale 2.5 --shared-ff 128 --rope-base 10000", True, LONG),
     ("bailingmoe3 f32, low rank, groups, yarn, nextn, 3 heads of 64, two shared, odd", f"--arch bailingmoe3 {F32} "

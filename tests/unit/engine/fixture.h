@@ -56,7 +56,7 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
     bool note = strcmp(arch, "dots3note") == 0, blocks = strcmp(arch, "minimax-m3") == 0;
     bool index = strcmp(arch, "deepseek32") == 0 || strcmp(arch, "glm-dsa") == 0 || note;
     bool kimi = strcmp(arch, "kimi-linear") == 0, ling3 = strcmp(arch, "bailingmoe3") == 0;
-    bool kda = kimi || ling3;
+    bool k3 = strcmp(arch, "kimi-k3") == 0, kda = kimi || ling3 || k3;
     bool latent = strcmp(arch, "deepseek2") == 0 || index || kda;
     c.n_layer_dense = strcmp(arch, "ernie4_5-moe") == 0 || latent || blocks;
     c.n_head_kv_odd = strcmp(arch, "hunyuan-moe") == 0; /* layers of two shapes */
@@ -74,6 +74,7 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
         c.head_dim_v = 24;
         c.n_lora_q = kimi ? 0 : 32;
         c.router_sigmoid = true;
+        c.n_expert_latent = k3 ? 48 : 0;
     }
     if (index) {
         c.n_index_head = 3;

@@ -159,7 +159,7 @@ static void slices_of_layers_that_differ(void **state) {
         "deepseek2",      "gemma4",      "granitemoe",    "smallthinker", "maple",
         "phimoe",         "lfm2moe",     "granitehybrid", "jamba",        "deepseek32",
         "nemotron_h_moe", "kimi-linear", "bailingmoe3",   "minimax-m3",   "dots3note",
-        "deepseek4",      "grovemoe",    "llama4",        "mimo2"};
+        "deepseek4",      "grovemoe",    "llama4",        "mimo2",        "kimi-k3"};
     const size_t first = BY_BUILD(0, 0, 2),
                  end = BY_BUILD(sizeof archs / sizeof *archs, sizeof archs / sizeof *archs, 3);
     static const char *const splits[] = {NULL, "1,4", "2,3", "4,1", "1,2,1,1"};

@@ -75,6 +75,11 @@ static int setup_bound(void **state) {
     return open_arch("bailingmoe3", 0);
 }
 
+static int setup_kept(void **state) {
+    (void)state;
+    return open_arch("kimi-k3", 0);
+}
+
 /* Latents in place of keys and values. */
 static int setup_latent(void **state) {
     (void)state;
@@ -401,6 +406,7 @@ int main(void) {
     failed += run_kind(setup_mamba1);
     failed += run_kind(setup_kda);
     failed += run_kind(setup_bound);
+    failed += run_kind(setup_kept);
     failed += run_kind(setup_latent);
     return failed + run_kind(setup_index);
 }

@@ -96,6 +96,14 @@ static int setup_bound(void **state) {
     return 0;
 }
 
+/* The same behind residual attention, and latents that are not. */
+static int setup_kept(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("kimi-k3");
+    open_model(&tiny, &c);
+    return 0;
+}
+
 /* Latents in place of keys and values. */
 static int setup_latent(void **state) {
     (void)state;
@@ -525,6 +533,7 @@ int main(void) {
     failed += run_kind(setup_one_part);
     failed += run_kind(setup_kda);
     failed += run_kind(setup_bound);
+    failed += run_kind(setup_kept);
     failed += run_kind(setup_latent);
     failed += run_kind(setup_index);
     failed += run_kind(setup_blocks);

@@ -27,10 +27,11 @@ static int open_tiny(void **state) {
 }
 
 /* What else layers keep of a sequence, each with experts. */
-static const char *const kinds[] = {
-    "gpt-oss",     "qwen35moe",   "deepseek2", "granitehybrid", "lfm2moe",   "nemotron_h_moe",
-    "kimi-linear", "jamba",       "glm-dsa",   "minimax-m3",    "dots3note", "deepseek4",
-    "gemma4",      "bailingmoe3", "grovemoe",  "mimo2",         "llama4",    "smallthinker"};
+static const char *const kinds[] = {"gpt-oss", "qwen35moe",      "deepseek2",   "granitehybrid",
+                                    "lfm2moe", "nemotron_h_moe", "kimi-linear", "jamba",
+                                    "glm-dsa", "minimax-m3",     "dots3note",   "deepseek4",
+                                    "gemma4",  "bailingmoe3",    "grovemoe",    "mimo2",
+                                    "llama4",  "smallthinker",   "kimi-k3"};
 static uint32_t of_kind;
 
 static int open_kind(void **state) {
