@@ -590,7 +590,7 @@ static void families(void **state) {
                             sl_dtype_name(t));
         n++;
     }
-    assert_int_equal(n, 23);
+    assert_int_equal(n, 30);
     assert_int_equal(sl_kernel_of(SL_FAMILY_matvec, SL_DTYPE_COUNT), SL_KERNEL_COUNT);
     assert_int_equal(sl_kernel_of(SL_FAMILY_moe_mma, SL_DTYPE_Q5_K), SL_KERNEL_moe_mma_Q5_K);
     assert_int_equal(sl_kernel_of(SL_FAMILY_moe_mma, SL_DTYPE_Q8_0), SL_KERNEL_COUNT);
