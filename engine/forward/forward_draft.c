@@ -26,12 +26,20 @@ enum sl_status sl_forward_draft_init(struct sl_forward *f, struct sl_err *err) {
                : sl_fail(err, status, "preparing the draft layer: %s", sl_status_text(status));
 }
 
-/* What the rows in x give: the model's states behind its output norm, or the layer's own. */
+/* What the rows in x give: the model's states or the layer's own, each behind the norm before its
+ * output matrix, if these are not read as they are. */
 static enum sl_status keep_states(struct sl_forward *f, enum sl_draft_states which,
                                   const struct sl_place *where) {
     bool own = which == SL_DRAFT_STATES_OWN;
     if (which == SL_DRAFT_STATES_KEPT)
         return SL_OK;
+    if (f->hp->draft_plain) {
+        size_t bytes = (size_t)f->n_states * f->hp->n_embd * sizeof *f->a.x;
+        SL_FORWARD_TRY("states", sl_device_copy(f->dev, SL_QUEUE_OPS,
+                                                sl_span_at(f->arena, f->a.draft_states, bytes),
+                                                sl_span_at(f->arena, f->a.x, bytes)));
+        return SL_OK;
+    }
     SL_FORWARD_TRY(
         "states",
         sl_forward_row_norm(f, f->a.x, own ? f->layers[where->layer].draft_norm : f->output_norm,

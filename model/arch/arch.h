@@ -65,6 +65,7 @@ struct sl_arch {
     bool sections;         /* rope.dimension_sections: multi-section RoPE */
     bool nextn;            /* the last nextn_predict_layers layers draft tokens */
     bool drafts;           /* ... each as a layer of its own kind behind SL_L_DRAFT_JOIN */
+    bool draft_plain;      /* sl_hparams.draft_plain */
     bool gelu;             /* in dense and shared parts */
     bool with_dense;       /* experts.with_dense */
     bool v_norm, v_of_k;   /* v_of_k: in layers without attn_v.weight */

@@ -281,6 +281,7 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
     hp.n_layer -= k.n_nextn = hp.n_layer_nextn;
     if (drafts && hp.n_layer_nextn) {
         hp.n_draft = 1;
+        hp.draft_plain = arch->draft_plain;
         hp.n_layer++;
         hp.n_layer_nextn--;
     }

@@ -1,7 +1,8 @@
 /* StepFun's Step-3.5: layers with a window have other numbers of heads and another rotation than
  * those without, which rotate half as many elements; a sigmoid gate of each head; SwiGLU with
  * limits; a router of sigmoids with a bias for the choice; layers without a router are dense;
- * draft layers. Source: StepFun 2026, "Step-3.5-Flash"; names of llama.cpp's GGUF. */
+ * draft layers, which read states that are not normed. Source: StepFun 2026, "Step-3.5-Flash";
+ * names of llama.cpp's GGUF. */
 #include "model/arch/arch_internal.h"
 
 #include <inttypes.h>
@@ -35,6 +36,8 @@ const struct sl_arch sl_arch_step35 = {
     .window_rope_plain = true,
     .shared = SL_ARCH_MAY_SHARE,
     .nextn = true,
+    .drafts = true,
+    .draft_plain = true,
     .router_sigmoid = true,
     .gate = SL_ARCH_GATE_HEAD,
     .experts_by_tensor = true,

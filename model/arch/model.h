@@ -38,6 +38,7 @@ struct sl_hparams {
     uint32_t n_layer_nextn;           /* behind the last layer, for drafting tokens: left on disk */
     uint32_t n_draft;                 /* of n_layer, the last so many draft tokens: no part of what
                                          gives the answer (sl_model_add_drafts) */
+    bool draft_plain; /* they read states as layers leave them, not behind the norm of the output */
     /* Hyper-connections: the residual stream is n_stream streams of n_embd elements. 0: one, which
      * every part is added to. Else how many Sinkhorn iterations their mixture goes through, and
      * what is added to sums. */

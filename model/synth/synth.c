@@ -570,11 +570,12 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
                           moe && !own_key ? c->n_ff_expert : c->n_ff);
     }
     if (c->n_head_window) {
-        uint32_t n = c->n_layer + (traits & SL_SYNTH_NOTE ? c->n_nextn : 0);
+        bool note = traits & SL_SYNTH_NOTE;
+        uint32_t n = c->n_layer + (note || parts & SL_SYNTH_STEP ? c->n_nextn : 0);
         sl_gguf_array_begin_i32(w, KEY("attention.head_count"));
         for (uint32_t l = 0; l < n; l++)
             sl_gguf_array_add_i32(
-                w, (int32_t)(l < c->n_layer ? sl_synth_heads(c, l) : c->n_head_window));
+                w, (int32_t)(l < c->n_layer || !note ? sl_synth_heads(c, l) : c->n_head_window));
         sl_gguf_array_end(w);
     } else {
         sl_gguf_write_u32(w, KEY("attention.head_count"), c->n_head);
@@ -628,8 +629,9 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     }
     if (parts & SL_SYNTH_PATTERN &&
         (c->window_period || parts & (SL_SYNTH_MIMO | SL_SYNTH_STEP | SL_SYNTH_MAPLE))) {
+        uint32_t n_draft = parts & SL_SYNTH_STEP ? c->n_nextn : 0;
         sl_gguf_array_begin_bool(w, KEY("attention.sliding_window_pattern"));
-        for (uint32_t l = 0; l < c->n_layer; l++)
+        for (uint32_t l = 0; l < c->n_layer + n_draft; l++)
             sl_gguf_array_add_bool(w, sl_synth_has_window(c, l));
         sl_gguf_array_end(w);
     }

@@ -139,7 +139,8 @@ uint32_t sl_synth_parts(const char *arch) {
         {"mimo2", SL_SYNTH_SIGMOID | SL_SYNTH_PATTERN | SL_SYNTH_MIMO},
         {"arctic", SL_SYNTH_ARCTIC},
         {"mistral3", SL_SYNTH_TEMPER},
-        {"step35", SL_SYNTH_SIGMOID | SL_SYNTH_PATTERN | SL_SYNTH_GATE | SL_SYNTH_STEP},
+        {"step35",
+         SL_SYNTH_SIGMOID | SL_SYNTH_PATTERN | SL_SYNTH_GATE | SL_SYNTH_STEP | SL_SYNTH_NEXTN},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(own[i].arch, arch) == 0)

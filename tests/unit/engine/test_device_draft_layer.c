@@ -6,12 +6,13 @@
 #include "tests/unit/engine/draft_requests.h"
 
 #include "common/metrics.h"
+#include "engine/schedule/schedule.h"
 
 #include <fcntl.h>
 
 /* That have draft layers, and how those work is known. */
-static const char *const archs[] = {"glm4moe",   "deepseek2", "qwen35moe", "hy_v3",
-                                    "qwen3next", "qwen35",    "glm-dsa",   "deepseek32"};
+static const char *const archs[] = {"glm4moe", "deepseek2", "qwen35moe",  "hy_v3", "qwen3next",
+                                    "qwen35",  "glm-dsa",   "deepseek32", "step35"};
 #define N_ARCHS (sizeof archs / sizeof *archs)
 
 static struct sl_synth_config drafting(const char *arch, uint32_t right) {
@@ -19,6 +20,8 @@ static struct sl_synth_config drafting(const char *arch, uint32_t right) {
     c.n_nextn = 1;
     c.nextn_right = right;
     c.locality = 0.1f; /* so that texts go where the cycle of tokens does */
+    if (strcmp(arch, "step35") == 0)
+        c.n_layer = 4; /* the fifth has a window again */
     return c;
 }
 
@@ -96,12 +99,15 @@ static void right_and_wrong(void **state) {
     }
 }
 
-/* Among them models with states in the layers that give the answer. */
+/* Among them models with states in the layers that give the answer, and with windows in all kinds
+ * of layers; in contexts that are long enough to keep their ends alone, too. */
 static void families(void **state) {
     (void)state;
     for (size_t i = 1; i < BY_BUILD(N_ARCHS, 3, 3); i++) {
         struct sl_synth_config sc = drafting(archs[i], 100);
-        compare_ways(&sc, config());
+        struct sl_engine_config c = config();
+        c.ctx_tokens = i % 2 ? c.ctx_tokens : 1000;
+        compare_ways(&sc, c);
     }
 }
 
@@ -132,14 +138,15 @@ static void streamed(void **state) {
 /* On a card whose memory the host cannot follow, with experts on it and behind it. */
 static void on_a_card(void **state) {
     (void)state;
-    for (uint32_t i = 0; i < 2; i++) {
-        struct sl_synth_config sc = drafting(i ? "qwen35moe" : "glm4moe", 100);
+    static const char *const some[] = {"glm4moe", "qwen35moe", "step35"};
+    for (uint32_t i = 0; i < BY_BUILD(3, 2, 2); i++) {
+        struct sl_synth_config sc = drafting(some[i], 100);
         struct sl_engine_config c = config();
         static struct card_source source;
         card_source_init(&source, &(struct card_config){.n_threads = 1, .n_cards = 1});
         c.ram_bytes = c.vram_bytes = (uint64_t)1 << 34;
         c.io = SL_EXPERTS_IO_PREAD;
-        c.experts = i ? SL_EXPERTS_STREAMED : SL_EXPERTS_RESIDENT;
+        c.experts = i == 1 ? SL_EXPERTS_STREAMED : SL_EXPERTS_RESIDENT;
         c.device_source = &source.source;
         compare_ways(&sc, c);
     }
@@ -326,13 +333,20 @@ static void make_plain(const struct test_model *m, const struct sl_synth_config 
     snprintf(name, sizeof name, "blk.%u.nextn.eh_proj.weight", sc->n_layer);
     float *w = floats_of(m->model, m->path, name);
     float *embd = floats_of(m->model, m->path, "token_embd.weight");
+    float *onorm = floats_of(m->model, m->path, "output_norm.weight");
+    bool plain = strcmp(sc->arch, "step35") == 0;
     float *rows = floats_of(out->model, out->path, "token_embd.weight");
     for (uint32_t i = 0; i < N_TEXT; i++) {
         double in[2 * N_EMBD] = {0};
         double eps = (double)m->model->hp.norm_eps;
         norm(embd + (size_t)text[i] * N_EMBD, enorm, eps, in);
+        /* But for its length, which a norm takes out, the state is what the output's has made of
+         * it. */
+        float state[N_EMBD] = {0};
+        for (uint32_t k = 0; i && k < N_EMBD; k++)
+            state[k] = t->hidden[i - 1][k] / (plain ? onorm[k] : 1);
         if (i)
-            norm(t->hidden[i - 1], hnorm, eps, in + N_EMBD);
+            norm(state, hnorm, eps, in + N_EMBD);
         for (uint32_t o = 0; o < N_EMBD; o++) {
             double sum = 0;
             for (uint32_t k = 0; k < 2 * N_EMBD; k++)
@@ -341,6 +355,7 @@ static void make_plain(const struct test_model *m, const struct sl_synth_config 
         }
     }
     put_floats(out->model, out->path, "token_embd.weight", rows);
+    free(onorm);
     free(enorm);
     free(hnorm);
     free(w);
@@ -348,8 +363,12 @@ static void make_plain(const struct test_model *m, const struct sl_synth_config 
     free(rows);
 }
 
-/* The state has a part in what is drafted. */
+/* The state has a part in what is drafted, and the output's norm in the state. */
 static void let_states_matter(const struct test_model *m, uint32_t layer) {
+    static float by[N_EMBD];
+    for (uint32_t k = 0; k < N_EMBD; k++)
+        by[k] = k % 3 ? 0.4f : 2;
+    put_floats(m->model, m->path, "output_norm.weight", by);
     char name[64];
     snprintf(name, sizeof name, "blk.%u.nextn.eh_proj.weight", layer);
     float *w = floats_of(m->model, m->path, name);
@@ -361,7 +380,17 @@ static void let_states_matter(const struct test_model *m, uint32_t layer) {
     free(w);
 }
 
-/* Token by token, as many drafts are made and right as a model of that layer alone would have. */
+static uint32_t drafted[N_TEXT]; /* for each position; UINT32_MAX: none was */
+
+/* On the scheduler's thread, when the token of the position is there. */
+static void note_draft(struct run *r) {
+    const struct sl_session *s = r->engine->slots[0];
+    if (s->n_draft && s->draft_at + 1 == s->n_history)
+        drafted[s->draft_at] = s->draft[0];
+}
+
+/* Token by token, what is drafted, and as many drafts are made and right, as a model of that layer
+ * alone would have. */
 static void as_defined_by(const char *arch) {
     struct test_model m, d, plain;
     struct sl_synth_config sc = drafting(arch, 60);
@@ -388,8 +417,8 @@ static void as_defined_by(const char *arch) {
 
     uint32_t n_draft = 0, n_accepted = 0;
     for (uint32_t n = N_PROMPT + 1; n < N_TEXT;) { /* tokens that have been chosen */
-        bool drafted = n + 1 < N_TEXT, right = drafted && layer_rows.best[n] == text[n];
-        n_draft += drafted;
+        bool any = n + 1 < N_TEXT, right = any && layer_rows.best[n] == text[n];
+        n_draft += any;
         n_accepted += right;
         n += 1 + right;
     }
@@ -397,10 +426,15 @@ static void as_defined_by(const char *arch) {
     e = new_engine(&d, &c);
     struct run *have = new_run(3, N_PROMPT, sc.n_vocab, N_TEXT - N_PROMPT);
     have->req.ignore_eog = true;
+    have->on_token = note_draft;
+    memset(drafted, 0xff, sizeof drafted);
     submit(e, have);
     wait_run(have);
     sl_engine_destroy(&e);
     assert_same_tokens(want, have);
+    for (uint32_t i = 0; i < N_TEXT; i++)
+        if (drafted[i] != UINT32_MAX)
+            assert_int_equal(drafted[i], layer_rows.best[i]);
     assert_int_equal(have->result.n_draft, n_draft);
     assert_int_equal(have->result.n_draft_accepted, n_accepted);
     assert_true(n_accepted > 10 && n_accepted + 10 < n_draft);
