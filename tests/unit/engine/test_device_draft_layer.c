@@ -380,6 +380,33 @@ static void let_states_matter(const struct test_model *m, uint32_t layer) {
     free(w);
 }
 
+/* Takes the layer's norm out of the file, so that the model's stands in for it. That gets the same
+ * weights, of both signs: a norm without weights would draft something else. */
+static void lose_norm(const struct test_model *m, struct test_model *d, uint32_t layer) {
+    static const char other[] = "counts"; /* a tensor that is ignored */
+    static uint8_t head[1 << 16];
+    char name[64];
+    float w[N_EMBD];
+    struct sl_rng rng = {8};
+    for (uint32_t i = 0; i < N_EMBD; i++)
+        w[i] = (0.2f + 2 * (float)sl_rng_unit(&rng)) * (i % 4 ? 1 : -1);
+    int n = snprintf(name, sizeof name, "blk.%u.nextn.shared_head_norm.weight", layer);
+    put_floats(m->model, m->path, "output_norm.weight", w);
+    put_floats(m->model, m->path, name, w); /* m still has it by this name */
+    int fd = open(m->path, O_RDWR);
+    assert_true(fd >= 0);
+    ssize_t end = pread(fd, head, sizeof head, 0) - n, at = 0;
+    while (at < end && memcmp(head + at, name, (size_t)n) != 0)
+        at++;
+    assert_true(at < end);
+    assert_int_equal(pwrite(fd, other, 6, at + n - 6), 6);
+    close(fd);
+    sl_model_close(&d->model);
+    assert_ok(sl_model_open(d->path, &d->model, &test_err));
+    assert_ok(sl_model_add_drafts(d->model, &test_err));
+    assert_null(d->model->layers[layer].t[SL_L_DRAFT_NORM]);
+}
+
 static uint32_t drafted[N_TEXT]; /* for each position; UINT32_MAX: none was */
 
 /* On the scheduler's thread, when the token of the position is there. */
@@ -391,7 +418,7 @@ static void note_draft(struct run *r) {
 
 /* Token by token, what is drafted, and as many drafts are made and right, as a model of that layer
  * alone would have. */
-static void as_defined_by(const char *arch) {
+static void as_defined_by(const char *arch, bool without_norm) {
     struct test_model m, d, plain;
     struct sl_synth_config sc = drafting(arch, 60);
     struct sl_engine_config c = config();
@@ -400,6 +427,8 @@ static void as_defined_by(const char *arch) {
     all_f32(&sc);
     open_both(&m, &d, &sc);
     let_states_matter(&m, sc.n_layer);
+    if (without_norm)
+        lose_norm(&m, &d, sc.n_layer);
     struct sl_engine *e = new_engine(&m, &c);
     struct run *want = new_run(3, N_PROMPT, sc.n_vocab, N_TEXT - N_PROMPT);
     want->req.ignore_eog = true;
@@ -448,7 +477,8 @@ static void as_defined_by(const char *arch) {
 static void as_defined(void **state) {
     (void)state;
     for (size_t i = 0; i < N_ARCHS; i++)
-        as_defined_by(archs[i]);
+        as_defined_by(archs[i], false);
+    as_defined_by("qwen35moe", true);
 }
 
 /* ---- what is refused ---- */
