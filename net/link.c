@@ -53,7 +53,7 @@ struct sl_link {
     bool has_rest;  /* the thread writes as soon as the socket takes more */
     uint32_t armed; /* what it waits for on the socket */
 
-    /* Of who attends: how long the last two waits for a frame of the owner's took. */
+    /* Used by the thread that attends: how long its last two waits for a frame took. */
     uint64_t waits_ns[2];
 
     pthread_mutex_t receive_lock; /* recursive: the owner may ask for more room in its calls */
@@ -411,13 +411,13 @@ static void end_attending(struct sl_link *l) {
         poke(l);
 }
 
-/* Waits that resemble one another, as those for another machine's part of a token do, end when they
- * are due: who attends polls from a little before that until a little after, and sleeps before and
- * behind. Waking up takes as long as the rest of a hand-over. */
+/* When another machine computes its part of each token, one wait takes about as long as the next,
+ * so the thread that attends can tell when it will end: it sleeps, polls from a little before that
+ * until a little after, and sleeps again. Waking up would take as long as the rest of a hop. */
 #define MOST_EARLY_NS 250000u
 #define MOST_LATE_NS  500000u
 struct due {
-    uint64_t from_ns, to_ns; /* equal: nobody knows */
+    uint64_t from_ns, to_ns; /* equal: not known */
 };
 
 static struct due next_due(const struct sl_link *l, uint64_t began_ns) {

@@ -86,7 +86,7 @@ static void keep_state(struct sl_engine *e, const struct sl_session *s, uint32_t
     uint32_t at = pos / PAGE, *kept = tail_of(e, s->slot, i);
     uint32_t before = sl_page_table_get(&e->tail_table, s->slot, at);
     assert(at >= s->held.tail_first && at < s->held.tail_end);
-    /* It is no other page's, too. */
+    /* No other page has the same tail page. */
     assert(at == s->held.tail_first ||
            sl_page_table_get(&e->tail_table, s->slot, at - 1) != before);
     sl_page_table_set(&e->tail_table, s->slot, at, *kept);

@@ -121,10 +121,11 @@ enum sl_status sl_show_create(struct sl_engine *e, struct sl_err *err) SL_MUST_C
 static inline bool sl_is_fatal(enum sl_status status) {
     return sl_stage_is_broken(status);
 }
-/* slot_pages.c: takes pages and tail pages for a slot, until it has those of n_tokens positions,
- * and of those up to n_ahead, where no state is left; `held` is kept up to date, also on a failure.
- * SL_ERR_DEVICE_OOM cannot happen while every slot keeps to ctx_tokens and gives back, before each
- * step, the tail pages that it no longer needs. */
+/* slot_pages.c: takes pages for a slot until it has those of n_ahead positions, and tail pages of
+ * as many; where these hold states, of n_tokens, since a draft layer, which writes the positions
+ * behind them, has none. `held` is kept up to date, also on a failure. SL_ERR_DEVICE_OOM cannot
+ * happen while every slot keeps to ctx_tokens and gives back, before each step, the tail pages that
+ * it no longer needs. */
 enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held,
                                uint32_t n_tokens, uint32_t n_ahead) SL_MUST_CHECK;
 /* Of a slot that shares none: gives back the tail pages that rows from position n_done on do not

@@ -70,8 +70,8 @@ struct sl_memory_plan {
     uint32_t tail_pages;      /* that are needed before a page end to go on from it; or 0 */
     uint64_t tail_page_bytes; /* as page_bytes; or 0 */
     bool tail_gaps;           /* sl_seq_shape.tail_gaps: sessions leave pages out */
-    uint32_t draft_tails;     /* of the pool each session has so many for the states behind its
-                                 drafts (engine/schedule/drafts.c) */
+    uint32_t draft_tails;     /* of n_tails, those of each session for the states behind its drafts
+                                 (engine/schedule/drafts.c) */
 
     bool reads_back;     /* the host cannot follow device addresses */
     bool discrete;       /* weights, KV and activations are in a device's own memory */

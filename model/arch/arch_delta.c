@@ -15,7 +15,7 @@ static enum sl_status read_kinds(struct sl_keys *k, const struct sl_hparams *hp,
     for (uint32_t l = 0; l < hp->n_layer; l++)
         recurrent[l] = (l + 1) % interval != 0;
     SL_TRY(sl_keys_pattern(k, "attention.recurrent_layers", recurrent));
-    /* What drafts tokens attends, whatever the keys say of it. */
+    /* A draft layer attends, whatever the keys say of it. */
     for (uint32_t l = 0; l < hp->n_layer; l++)
         layers[l].spec.mixer =
             recurrent[l] && l < sl_answer_layers(hp) ? SL_MIXER_DELTA : SL_MIXER_ATTENTION;

@@ -69,7 +69,7 @@ static enum sl_status read_glm(struct sl_keys *k, struct sl_hparams *hp, struct 
         return sl_keys_fail(k, SL_ERR_CORRUPT, types,
                             "layer 0 has no indexer, and no layer before it has one");
     SL_TRY(sl_arch_read_indexer(k, hp, false, layers));
-    /* What drafts tokens has one of its own: nobody has chosen for its rows. */
+    /* A draft layer has one of its own: no layer before it has chosen for its rows. */
     for (uint32_t l = sl_answer_layers(hp); l < hp->n_layer; l++)
         own[l] = true;
     for (uint32_t l = 1; l < hp->n_layer; l++)

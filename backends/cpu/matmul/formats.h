@@ -44,8 +44,8 @@
  *
  * Source: the block layouts of ggml (ggml-common.h) and GGUF; OCP Microscaling Formats v1.0 for
  * MXFP4; ik_llama.cpp (ggml-common.h, iqk_quantize.cpp) for IQ2_K to IQ6_K. Its products take
- * IQ6_K's values from this table of integers, as we do; what it dequantises to is a polynomial near
- * them. */
+ * IQ6_K's values from this table of integers, as we do; its dequantisation computes them by a
+ * polynomial, which gives values close to these. */
 #ifndef SL_BACKENDS_CPU_FORMATS_H
 #define SL_BACKENDS_CPU_FORMATS_H
 

@@ -2,7 +2,7 @@
  * defines them, by cooperative matrices: both come to shared memory as int8, 128 elements at a time,
  * and a subgroup has 32 rows by 32 rows.
  *
- * Of types of 256 elements a weight times its integer scale, 13 bits and a sign, is two int8, so that
+ * Of types of 256 elements a weight times its integer scale, 14 bits and a sign, is two int8, so that
  * all of a block's integers are two sums of products, and minimums times the input's sums a third and
  * a fourth. */
 #include "common.glsl"
