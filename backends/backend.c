@@ -48,7 +48,8 @@ static bool takes_kv(enum sl_op op) {
            op == SL_OP_latent_attention || op == SL_OP_index_choose ||
            op == SL_OP_chosen_attention || op == SL_OP_block_choose ||
            op == SL_OP_block_attention || op == SL_OP_compress || op == SL_OP_compressed_choose ||
-           op == SL_OP_compressed_attention;
+           op == SL_OP_compressed_attention || op == SL_OP_pool_keys || op == SL_OP_pooled_choose ||
+           op == SL_OP_pooled_attention;
 }
 
 /* " for weights of type Q4_K": what of a need the device may lack. */

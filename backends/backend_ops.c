@@ -697,6 +697,41 @@ enum sl_status sl_op_stream_keep(struct sl_device *d, const struct sl_op_stream_
     return submit_stream_keep(d, a);
 }
 
+enum sl_status sl_op_stream_mean(struct sl_device *d, const struct sl_op_stream_mean *a) {
+    SL_TRY(check_streams(d, "stream_mean", a->n_tok, a->n_stream));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->gate || !a->y)
+        return INVALID("stream_mean: a NULL argument");
+    return submit_stream_mean(d, a);
+}
+
+enum sl_status sl_op_stream_inject(struct sl_device *d, const struct sl_op_stream_inject *a) {
+    SL_TRY(check_streams(d, "stream_inject", a->n_tok, a->n_stream));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->y || !a->w)
+        return INVALID("stream_inject: a NULL argument");
+    return submit_stream_inject(d, a);
+}
+
+enum sl_status sl_op_silu(struct sl_device *d, const struct sl_op_silu *a) {
+    if (!a->n)
+        return SL_OK;
+    if (!a->x || !isfinite(a->scale))
+        return INVALID("silu: a NULL argument, or times %g", (double)a->scale);
+    return submit_silu(d, a);
+}
+
+enum sl_status sl_op_ngram_gate(struct sl_device *d, const struct sl_op_ngram_gate *a) {
+    SL_TRY(check_streams(d, "ngram_gate", a->n_tok, a->n_stream));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->key || !a->query || !a->value || !a->y)
+        return INVALID("ngram_gate: a NULL argument");
+    return submit_ngram_gate(d, a);
+}
+
 enum sl_status sl_op_bias(struct sl_device *d, const struct sl_op_bias *a) {
     SL_TRY(check_rows(d, "bias", a->n_tok, 0));
     if (!a->n_tok || !a->n)
@@ -1009,6 +1044,93 @@ enum sl_status sl_op_compressed_attention(struct sl_device *d,
                                a->chosen[(size_t)t * a->n_top + i], all);
     }
     return submit_compressed_attention(d, a);
+}
+
+enum sl_status sl_op_ngram_conv(struct sl_device *d, const struct sl_op_ngram_conv *a) {
+    SL_TRY(check_rows(d, "ngram_conv", a->n_tok, 0));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->h || !a->w || !a->y || a->y == a->x || a->y == a->h)
+        return INVALID("ngram_conv: a NULL argument, or in place");
+    if (a->n_taps < 2 || a->n_taps > SL_CONV_MAX_TAPS || !a->step || a->step > SL_NGRAM_MAX_STEP)
+        return UNSUPPORTED("ngram_conv: %u taps, %u apart; 2 to %u, 1 to %u", a->n_taps, a->step,
+                           SL_CONV_MAX_TAPS, SL_NGRAM_MAX_STEP);
+    SL_TRY(check_state(d, "ngram_conv", &a->state, a->n_tok,
+                       (uint64_t)(a->n_taps - 1) * a->step * a->n * sizeof(float)));
+    return submit_ngram_conv(d, a);
+}
+
+/* Blocks within pages. */
+static enum sl_status check_pooled(const struct sl_device *d, const char *op,
+                                   const struct sl_latent_view *rows, uint32_t ratio) {
+    return ratio && SL_KV_PAGE_TOKENS % ratio == 0
+               ? check_compressed(d, op, rows, ratio)
+               : INVALID("%s: blocks of %u positions, in pages of %u", op, ratio,
+                         SL_KV_PAGE_TOKENS);
+}
+
+enum sl_status sl_op_pool_keys(struct sl_device *d, const struct sl_op_pool_keys *a) {
+    SL_TRY(check_rows(d, "pool_keys", a->n_tok, 0));
+    SL_TRY(check_pooled(d, "pool_keys", &a->out, a->ratio));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->k || !a->norm || !a->inv_freq || !a->out_table)
+        return INVALID("pool_keys: a NULL argument");
+    if (a->out.n_latent != a->n || a->n > d->limits.max_head_dim || 2 * (uint64_t)a->n_freq > a->n)
+        return INVALID("pool_keys: %u elements to %u, %u rotated; the device was configured for %u",
+                       a->n, a->out.n_latent, 2 * a->n_freq, d->limits.max_head_dim);
+    if (!(a->eps >= 0 && isfinite(a->eps)) || !isfinite(a->mscale))
+        return INVALID("pool_keys: eps %g, scale %g", (double)a->eps, (double)a->mscale);
+    SL_TRY(check_state(d, "pool_keys", &a->state, a->n_tok, a->n * sizeof(float)));
+    return submit_pool_keys(d, a);
+}
+
+enum sl_status sl_op_pooled_choose(struct sl_device *d, const struct sl_op_pooled_choose *a) {
+    SL_TRY(check_rows(d, "pooled_choose", a->n_tok, a->n_decode));
+    SL_TRY(check_pooled(d, "pooled_choose", &a->keys, a->ratio));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->q || !a->chosen || !a->page_table || !a->row_seq || !a->row_len || !a->max_pages ||
+        !a->n_top)
+        return INVALID("pooled_choose: a NULL or empty argument");
+    SL_TRY(check_latent_heads(d, "pooled_choose", &a->keys, a->n_heads));
+    if ((uint64_t)a->max_pages * SL_KV_PAGE_TOKENS > d->limits.max_scores)
+        return INVALID("pooled_choose: %u pages of %u positions; the device was configured for %u "
+                       "positions",
+                       a->max_pages, SL_KV_PAGE_TOKENS, d->limits.max_scores);
+    SL_TRY(check_lengths(d, "pooled_choose", a->row_len, a->n_tok, a->max_pages));
+    return submit_pooled_choose(d, a);
+}
+
+/* Of rows that leave blocks out: ascending, and complete. */
+static enum sl_status check_pooled_blocks(const struct sl_op_pooled_attention *a) {
+    for (uint32_t t = 0; t < a->n_tok; t++) {
+        const uint32_t *at = a->chosen + (size_t)t * a->n_top;
+        uint32_t n = a->row_len[t] / a->ratio;
+        bool sound = n <= a->n_top || at[a->n_top - 1] < n;
+        for (uint32_t j = 1; n > a->n_top && j < a->n_top; j++)
+            sound = sound && at[j - 1] < at[j];
+        if (!sound)
+            return INVALID("pooled_attention: the blocks of row %u do not ascend below %u", t, n);
+    }
+    return SL_OK;
+}
+
+enum sl_status sl_op_pooled_attention(struct sl_device *d, const struct sl_op_pooled_attention *a) {
+    SL_TRY(check_rows(d, "pooled_attention", a->n_tok, a->n_decode));
+    SL_TRY(check_kv(d, "pooled_attention", &a->kv));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->q || !a->y || !a->chosen || !a->page_table || !a->row_seq || !a->row_len ||
+        !a->max_pages || !a->n_top || !a->ratio || SL_KV_PAGE_TOKENS % a->ratio)
+        return INVALID("pooled_attention: a NULL or empty argument, or blocks of %u", a->ratio);
+    SL_TRY(check_heads(d, "pooled_attention", &a->kv, a->n_heads, a->n_tok, a->stride_q));
+    if (!isfinite(a->scale))
+        return INVALID("pooled_attention: scale %g", (double)a->scale);
+    SL_TRY(check_lengths(d, "pooled_attention", a->row_len, a->n_tok, a->max_pages));
+    if (can_look(d))
+        SL_TRY(check_pooled_blocks(a));
+    return submit_pooled_attention(d, a);
 }
 
 static enum sl_status check_channel(const struct sl_device *d, const char *op, bool complete,

@@ -114,6 +114,26 @@ enum sl_status sl_cpu_block_attention(struct sl_device *d, const struct sl_op_bl
     return SL_OK;
 }
 
+enum sl_status sl_cpu_pooled_attention(struct sl_device *d,
+                                       const struct sl_op_pooled_attention *a) {
+    const struct sl_op_attention op = {.kv = a->kv,
+                                       .q = a->q,
+                                       .y = a->y,
+                                       .page_table = a->page_table,
+                                       .row_seq = a->row_seq,
+                                       .row_len = a->row_len,
+                                       .n_tok = a->n_tok,
+                                       .n_decode = a->n_decode,
+                                       .n_heads = a->n_heads,
+                                       .stride_q = a->stride_q,
+                                       .max_pages = a->max_pages,
+                                       .scale = a->scale};
+    run((struct sl_cpu *)d, &op, sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_v),
+        (struct sl_cpu_attn_choice){
+            .at = a->chosen, .n_top = a->n_top, .block = a->ratio, .tail = true});
+    return SL_OK;
+}
+
 static void run_latents(struct sl_device *d, const struct sl_op_latent_attention *a,
                         const float *sinks, struct sl_cpu_attn_choice choice) {
     struct sl_op_attention op = sl_latent_as_attention(a);

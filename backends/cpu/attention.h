@@ -27,6 +27,7 @@
 #include "backends/cpu/cpu_internal.h"
 #include "backends/ops/attention.h"
 #include "backends/ops/compress.h"
+#include "backends/ops/pool.h"
 
 /* Partitions computed between two joins: enough to keep many threads busy. */
 #define SL_CPU_ATTN_SLOTS 64u
@@ -48,6 +49,8 @@ static inline void sl_cpu_attn_range(const struct sl_op_attention *a, uint32_t r
 struct sl_cpu_attn_choice {
     const uint32_t *at; /* [n_tok, n_kv_heads, n_top] ascending */
     uint32_t n_top, block;
+    bool
+        tail; /* sl_op_pooled_attention: at [n_tok, n_top], and behind these what is no block yet */
     const struct sl_op_compressed_attention *mixed; /* NULL, or all rows have two sources: rows of
                                                        blocks, then those of a window */
 };
@@ -64,6 +67,8 @@ static inline uint32_t sl_cpu_attn_window(const struct sl_op_compressed_attentio
 /* Does the row leave out positions? */
 static inline bool sl_cpu_attn_chooses(const struct sl_op_attention *a,
                                        const struct sl_cpu_attn_choice *c, uint32_t row) {
+    if (c->tail)
+        return a->row_len[row] / c->block > c->n_top;
     return c->mixed || (c->at && a->row_len[row] > (uint64_t)c->n_top * c->block);
 }
 /* To how many it attends then: only its own block, the last, need not be complete. */
@@ -71,6 +76,8 @@ static inline uint32_t sl_cpu_attn_chosen(const struct sl_op_attention *a,
                                           const struct sl_cpu_attn_choice *c, uint32_t row) {
     if (c->mixed)
         return sl_cpu_attn_blocks(c->mixed, row) + sl_cpu_attn_window(c->mixed, row);
+    if (c->tail)
+        return c->n_top * c->block + a->row_len[row] % c->block;
     return (c->n_top - 1) * c->block + (a->row_len[row] - 1) % c->block + 1;
 }
 

@@ -84,10 +84,13 @@ static const void *gather(const struct wave *w, uint32_t row, uint32_t kv_head,
     const struct sl_cpu_attn_choice *c = &w->mem.choice;
     if (c->mixed)
         return gather_mixed(w, row, of, first, n, out);
-    const uint32_t *at = c->at + ((size_t)row * a->kv.n_kv_heads + kv_head) * c->n_top;
+    size_t whose = c->tail ? row : (size_t)row * a->kv.n_kv_heads + kv_head;
+    const uint32_t *at = c->at + whose * c->n_top;
     const uint32_t *pages = a->page_table + (size_t)a->row_seq[row] * a->max_pages;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t j = at[(first + i) / c->block] * c->block + (first + i) % c->block;
+        uint32_t b = (first + i) / c->block;
+        uint32_t j = (b < c->n_top ? at[b] : a->row_len[row] / c->block) * c->block;
+        j += (first + i) % c->block;
         const char *from = of->base + pages[j / SL_KV_PAGE_TOKENS] * of->page_bytes +
                            j % SL_KV_PAGE_TOKENS * of->row_bytes;
         if (c->block % SL_KV_PAGE_TOKENS == 0)

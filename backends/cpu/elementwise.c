@@ -107,6 +107,22 @@ void sl_cpu_elementwise_init(struct sl_cpu_kernels *k) {
     k->sigmoid = sigmoid_c;
 }
 
+#define PIECE 1024u /* elements of a flat array that count as a row */
+
+static void silu_pieces(void *ctx, uint32_t begin, uint32_t end) {
+    const struct sl_op_silu *a = ctx;
+    size_t from = (size_t)begin * PIECE, to = (size_t)end * PIECE;
+    to = to < a->n ? to : a->n;
+    for (size_t i = from; i < to; i++)
+        a->x[i] = sl_siluf(a->x[i] * a->scale);
+}
+
+enum sl_status sl_cpu_silu(struct sl_device *d, const struct sl_op_silu *a) {
+    sl_cpu_for_rows((struct sl_cpu *)d, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE * 8,
+                    silu_pieces, (void *)a);
+    return SL_OK;
+}
+
 struct scale_job {
     const struct sl_op_scale *a;
     const struct sl_cpu_kernels *k;

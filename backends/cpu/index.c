@@ -7,6 +7,7 @@
 #include "backends/ops/compress.h"
 #include "backends/ops/elementwise.h"
 #include "backends/ops/index.h"
+#include "backends/ops/pool.h"
 
 #include <math.h>
 #include <string.h>
@@ -72,7 +73,8 @@ static void score(const struct job *j, uint32_t row, uint32_t block, float *scor
     const uint32_t *pages = a->page_table + (size_t)a->row_seq[row] * a->max_pages;
     uint32_t base = block * PART, dim = a->keys.n_latent;
     uint32_t n = n_keys(j, row) - base < PART ? n_keys(j, row) - base : PART;
-    const float *q = a->q + (size_t)row * a->n_heads * dim, *w = a->w + (size_t)row * a->n_heads;
+    static const float ones[HEAD_BLOCK] = {1, 1, 1, 1, 1, 1, 1, 1};
+    const float *q = a->q + (size_t)row * a->n_heads * dim;
     _Alignas(64) float s[HEAD_BLOCK * PART];
     float *y = scores + base;
     memset(y, 0, n * sizeof *y);
@@ -87,7 +89,8 @@ static void score(const struct job *j, uint32_t row, uint32_t block, float *scor
                                        .row_bytes = (uint32_t)j->row_bytes};
             j->qk(q + (size_t)h * dim, n_heads, &k, 1.0f, s + at);
         }
-        j->cpu->k.index_sum(s, w + h, n_heads, y, n);
+        const float *w = a->w ? a->w + (size_t)row * a->n_heads + h : ones;
+        j->cpu->k.index_sum(s, w, n_heads, y, n);
     }
 }
 
@@ -222,6 +225,22 @@ enum sl_status sl_cpu_index_choose(struct sl_device *d, const struct sl_op_index
 enum sl_status sl_cpu_compressed_choose(struct sl_device *d,
                                         const struct sl_op_compressed_choose *a) {
     return run_choice((struct sl_cpu *)d, &a->choice, a->ratio);
+}
+
+/* The same, of weights that are all 1. */
+enum sl_status sl_cpu_pooled_choose(struct sl_device *d, const struct sl_op_pooled_choose *a) {
+    const struct sl_op_index_choose op = {.keys = a->keys,
+                                          .q = a->q,
+                                          .chosen = a->chosen,
+                                          .page_table = a->page_table,
+                                          .row_seq = a->row_seq,
+                                          .row_len = a->row_len,
+                                          .n_tok = a->n_tok,
+                                          .n_decode = a->n_decode,
+                                          .n_heads = a->n_heads,
+                                          .max_pages = a->max_pages,
+                                          .n_top = a->n_top};
+    return run_choice((struct sl_cpu *)d, &op, a->ratio);
 }
 
 /* ---- blocks ---- */

@@ -1,6 +1,7 @@
 /* Ops of layers whose state is replaced by every row: convolution, delta rule, and the small ones
  * around them. */
 #include "backends/cpu/cpu_internal.h"
+#include "backends/cpu/state.h"
 #include "backends/cpu/math.h"
 #include "backends/ops/elementwise.h"
 #include "backends/ops/kv.h"
@@ -160,39 +161,13 @@ enum sl_status sl_cpu_l2_norm(struct sl_device *d, const struct sl_op_l2_norm *a
 
 /* ---- by sequences ---- */
 
-/* Does row t go on from the row before it in the call? */
-static bool follows(const struct sl_state_view *s, uint32_t t) {
-    return t && s->row_seq[t] == s->row_seq[t - 1] && s->row_len[t] == s->row_len[t - 1] + 1;
-}
-
-static void *state_behind(const struct sl_state_view *s, uint32_t t) {
-    return (char *)s->pages + (size_t)(s->slot[t] / PAGE) * s->page_bytes;
-}
-
-/* The page of the state before row t; NULL: t is the first position. */
-static const void *state_before(const struct sl_state_view *s, uint32_t t) {
-    uint32_t len = s->row_len[t];
-    if (follows(s, t))
-        return state_behind(s, t - 1);
-    if (len < 2)
-        return NULL;
-    size_t page = s->page_table[(size_t)s->row_seq[t] * s->max_pages + (len - 2) / PAGE];
-    return (const char *)s->pages + page * s->page_bytes;
-}
-
-/* Is the state behind row t kept: does the next row belong to another page, or to another sequence?
- */
-static bool is_kept(const struct sl_state_view *s, uint32_t t, uint32_t n_tok) {
-    return t + 1 == n_tok || !follows(s, t + 1) || s->slot[t] / PAGE != s->slot[t + 1] / PAGE;
-}
-
 /* A part of a state: n_rows rows of n elements, stride apart, from element `at` of a page on. The
  * one behind row t; *out_from: the one before it. If there is none that is zeros, at the same
  * place as the result. */
 static float *state_of(const struct sl_state_view *s, size_t t, size_t at, uint32_t n_rows,
                        size_t stride, uint32_t n, const float **out_from) {
-    const float *from = state_before(s, (uint32_t)t);
-    float *to = (float *)state_behind(s, (uint32_t)t) + at;
+    const float *from = sl_cpu_state_before(s, (uint32_t)t);
+    float *to = (float *)sl_cpu_state_behind(s, (uint32_t)t) + at;
     for (uint32_t i = 0; !from && i < n_rows; i++)
         memset(to + i * stride, 0, n * sizeof *to);
     *out_from = from ? from + at : to;
@@ -220,8 +195,8 @@ static void conv_channels(const struct conv_job *j, uint32_t c, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         bias[i] = a->bias ? a->bias[c + i] : 0;
     for (uint32_t t = 0; t < a->n_tok; t++) {
-        if (!follows(&a->state, t)) {
-            const float *from = state_before(&a->state, t);
+        if (!sl_cpu_follows(&a->state, t)) {
+            const float *from = sl_cpu_state_before(&a->state, t);
             first = t;
             for (uint32_t k = 0; k < n_old; k++)
                 if (from)
@@ -235,9 +210,9 @@ static void conv_channels(const struct conv_job *j, uint32_t c, uint32_t n) {
                                      : old + (size_t)(n_old + t - first - back) * CONV_COLS;
         }
         j->k->conv_silu(x, w, CONV_COLS, bias, a->y + (size_t)t * a->n + c, a->n_taps, n);
-        if (!is_kept(&a->state, t, a->n_tok))
+        if (!sl_cpu_is_kept(&a->state, t, a->n_tok))
             continue;
-        float *to = state_behind(&a->state, t);
+        float *to = sl_cpu_state_behind(&a->state, t);
         for (uint32_t k = 0; k < n_old; k++)
             memcpy(to + (size_t)k * a->n + c, x[k + 1], n * sizeof *to);
     }
@@ -276,8 +251,8 @@ static void short_conv_channels(const struct short_conv_job *j, uint32_t c, uint
             w[k * CONV_COLS + i] = a->w[(size_t)(c + i) * a->n_taps + k];
     for (uint32_t t = 0; t < a->n_tok; t++) {
         const float *b = a->x + (size_t)t * 3 * a->n + c, *gate = b + a->n, *v = gate + a->n;
-        if (!follows(&a->state, t)) {
-            const float *from = state_before(&a->state, t);
+        if (!sl_cpu_follows(&a->state, t)) {
+            const float *from = sl_cpu_state_before(&a->state, t);
             last = n_old - 1;
             for (uint32_t k = 0; k < n_old; k++)
                 if (from)
@@ -291,9 +266,9 @@ static void short_conv_channels(const struct short_conv_job *j, uint32_t c, uint
         for (uint32_t k = 0; k < a->n_taps; k++)
             p[k] = kept[(last + 1 + k) % a->n_taps];
         j->k->short_conv(p, w, CONV_COLS, gate, a->y + (size_t)t * a->n + c, a->n_taps, n);
-        if (!is_kept(&a->state, t, a->n_tok))
+        if (!sl_cpu_is_kept(&a->state, t, a->n_tok))
             continue;
-        float *to = state_behind(&a->state, t);
+        float *to = sl_cpu_state_behind(&a->state, t);
         for (uint32_t k = 0; k < n_old; k++)
             memcpy(to + (size_t)k * a->n + c, p[k + 1], n * sizeof *to);
     }

@@ -189,3 +189,55 @@ enum sl_status sl_cpu_stream_keep(struct sl_device *d, const struct sl_op_stream
     sl_cpu_for_rows(cpu, a->n_tok, (size_t)a->n * 2, keep_rows, &j);
     return SL_OK;
 }
+
+struct mean_job {
+    const struct sl_op_stream_mean *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void mean_part(const struct mean_job *j, size_t t, uint32_t from, uint32_t m) {
+    const struct sl_op_stream_mean *a = j->a;
+    float by = 1.0f / (float)a->n_stream, gate[AT_ONCE], *y = a->y + t * a->n + from;
+    for (size_t s = 0; s < a->n_stream; s++) {
+        size_t at = (t * a->n_stream + s) * a->n + from;
+        j->k->sigmoid(a->gate + at, gate, m);
+        for (uint32_t i = 0; i < m; i++)
+            y[i] = s ? fmaf(a->x[at + i], gate[i], y[i]) : a->x[at + i] * gate[i];
+    }
+    for (uint32_t i = 0; i < m; i++)
+        y[i] *= by;
+}
+
+static void mean_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct mean_job *j = ctx;
+    uint32_t n = j->a->n;
+    for (size_t t = begin; t < end; t++)
+        for (uint32_t i = 0; i < n; i += AT_ONCE)
+            mean_part(j, t, i, n - i < AT_ONCE ? n - i : AT_ONCE);
+}
+
+enum sl_status sl_cpu_stream_mean(struct sl_device *d, const struct sl_op_stream_mean *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct mean_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, a->n_tok, (size_t)a->n * a->n_stream * 3, mean_rows, &j);
+    return SL_OK;
+}
+
+static void inject_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct sl_op_stream_inject *a = ctx;
+    float by = 1.0f / (float)a->n_stream;
+    for (size_t t = begin; t < end; t++)
+        for (size_t s = 0; s < a->n_stream; s++) {
+            float w = 2 * sl_sigmoidf(a->w[t * a->n_stream + s] * by);
+            const float *y = a->y + t * a->n;
+            float *x = a->x + (t * a->n_stream + s) * a->n;
+            for (size_t i = 0; i < a->n; i++)
+                x[i] = fmaf(w, y[i], x[i]);
+        }
+}
+
+enum sl_status sl_cpu_stream_inject(struct sl_device *d, const struct sl_op_stream_inject *a) {
+    sl_cpu_for_rows((struct sl_cpu *)d, a->n_tok, (size_t)a->n * a->n_stream, inject_rows,
+                    (void *)a);
+    return SL_OK;
+}

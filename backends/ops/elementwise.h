@@ -14,6 +14,13 @@ struct sl_op_silu_mul {
     size_t n;
 };
 
+/* x[i] = silu(scale * x[i]), the product rounded, in place. */
+struct sl_op_silu {
+    float *x;
+    size_t n;
+    float scale;
+};
+
 /* y[t,i] += x[t,i] * (gate ? sigmoid(gate[t]) : 1) */
 struct sl_op_add_gated {
     const float *x, *gate;

@@ -82,4 +82,24 @@ struct sl_op_stream_keep {
     uint32_t n_tok, n_stream, to, n;
 };
 
+/* Hyper-connections by way of a low rank, whose streams are not mixed with one another: a part
+ * reads their mean, each element of each stream through a gate of its own:
+ *   y[t,i] = 1 / n_stream * sum_s x[t,s,i] * sigmoid(gate[t,s,i])
+ * the first product, then one fused multiply-add each, s ascending.
+ * x, gate [n_tok, n_stream, n], y [n_tok, n]. */
+struct sl_op_stream_mean {
+    const float *x, *gate;
+    float *y;
+    uint32_t n_tok, n_stream, n;
+};
+
+/* What a part gives goes to each stream by a weight around 1:
+ *   x[t,s,i] = fma(2 * sigmoid(w[t,s] * (1 / n_stream)), y[t,i], x[t,s,i]), in place
+ * x [n_tok, n_stream, n], y [n_tok, n], w [n_tok, n_stream]. */
+struct sl_op_stream_inject {
+    float *x;
+    const float *y, *w;
+    uint32_t n_tok, n_stream, n;
+};
+
 #endif

@@ -669,6 +669,15 @@ RUN(compressed_choose, R(choice.keys.rows), R(choice.q), R(choice.w), R(choice.c
     R(choice.page_table), R(choice.row_seq), R(choice.row_len))
 RUN(compressed_attention, R(kv.rows), R(blocks.rows), R(q), R(sinks), R(y), R(chosen),
     R(page_table), R(block_table), R(row_seq), R(row_len))
+RUN(silu, R(x))
+RUN(stream_mean, R(x), R(gate), R(y))
+RUN(stream_inject, R(x), R(y), R(w))
+RUN(ngram_gate, R(key), R(query), R(value), R(y))
+RUN(ngram_conv, R(x), R(h), R(w), R(y), R_STATE)
+RUN(pool_keys, R(k), R(norm), R(inv_freq), R(out.rows), R(out_table), R_STATE)
+RUN(pooled_choose, R(keys.rows), R(q), R(chosen), R(page_table), R(row_seq), R(row_len))
+RUN(pooled_attention, R(kv.k), R(kv.v), R(q), R(y), R(chosen), R(page_table), R(row_seq),
+    R(row_len))
 RUN(block_choose, R(keys.rows), R(q), R(chosen), R(page_table), R(row_seq), R(row_len))
 RUN(block_attention, R(kv.k), R(kv.v), R(q), R(y), R(chosen), R(page_table), R(row_seq), R(row_len))
 RUN(gelu_mul, R(gate), R(up), R(y))
