@@ -44,8 +44,10 @@ static enum sl_status score(struct sl_engine *e, struct sl_job *job) {
         struct sl_micro_batch *l = e->micro_batches;
         sl_micro_batch_begin(l);
         l->step.keep_all = true;
-        for (uint32_t i = 0; i < n; i++)
+        for (uint32_t i = 0; i < n; i++) {
             sl_step_add_row(e, &l->step, 0, pos + i, s->ids[pos + i]);
+            sl_step_add_before(&l->step, s->ids, pos + i);
+        }
         uint64_t start = sl_now_ns();
         sl_step_send(e, l);
         sl_pipeline_wait(e->pipeline, &l->item);

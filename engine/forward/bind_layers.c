@@ -1,5 +1,6 @@
 /* Binds the tensors of a model or slice: each kind of layer its own. */
 #include "engine/forward/forward_internal.h"
+#include "engine/layers/ngrams.h"
 #include "engine/layers/streams.h"
 
 #include <stdlib.h>
@@ -56,7 +57,11 @@ enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *mode
                             .base = sl_bind_vector(&b, model->global[SL_G_STREAMS_BASE]),
                             .scale = sl_bind_vector(&b, model->global[SL_G_STREAMS_SCALE]),
                             .score = sl_bind_vector(&b, model->global[SL_G_STREAMS_SCORE]),
-                            .n_kept = sl_kept_streams(hp, hp->first_layer + hp->n_layer)};
+                            .n_kept = sl_kept_streams(hp, hp->first_layer + hp->n_layer),
+                            .norm = sl_bind_vector(&b, model->global[SL_G_STREAMS_NORM]),
+                            .down = sl_bind_matrix(&b, model->global[SL_G_STREAMS_DOWN]),
+                            .up = sl_bind_matrix(&b, model->global[SL_G_STREAMS_UP])};
+    f->ngrams = sl_bind_matrix(&b, model->global[SL_G_NGRAMS]);
     if (hp->n_embd_layer)
         bind_embeddings(&b, f, model);
     uint32_t n_routed = 0;
@@ -74,6 +79,7 @@ enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *mode
         out->embd_proj = sl_bind_matrix(&b, in->t[SL_L_EMBD_PROJ]);
         out->embd_norm = sl_bind_vector(&b, in->t[SL_L_EMBD_NORM]);
         sl_streams_bind(&b, hp, hp->first_layer + i, in, out);
+        sl_ngrams_bind(&b, in, out);
         out->mixer->bind(&b, in, out);
         if (in->spec.parallel)
             out->ffn_norm = out->attn_norm,

@@ -19,7 +19,11 @@ static uint32_t step_elems(const struct sl_memory_plan *p) {
     return sl_step_elems(sl_forward_step_rows(p->config.batch_tokens), p->n_logit_rows);
 }
 
-/* Elements of a tensor of gates' places that has to become floats; 0: it is, or there is none. */
+/* Tensors whose elements ops take as floats, in whatever type the file has them. */
+static const enum sl_layer_role places[] = {SL_L_BLOCK_PLACE, SL_L_INDEX_PLACE, SL_L_NGRAM_CONV};
+#define N_PLACES ((uint32_t)(sizeof places / sizeof places[0]))
+
+/* Elements of such a tensor that has to become floats; 0: it is, or there is none. */
 static uint64_t place_elems(const struct sl_gguf_tensor *t) {
     return t && t->dtype != SL_DTYPE_F32 ? t->ne[0] * t->ne[1] : 0;
 }
@@ -48,16 +52,19 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->stream_w = take(&c, rows * needs.streams, 4);
     a->out_stream_w = take(&c, out * needs.streams, 4);
     a->stream_x = take(&c, wide * rows * hp->n_embd, 4);
+    a->stream_low = take(&c, rows * hp->stream_rank, 4);
+    a->stream_gate = take(&c, hp->stream_rank ? rows * row : 0, 4);
     uint64_t n_places = 0;
     for (uint32_t l = 0; l < hp->n_layer; l++)
-        n_places += place_elems(model->layers[l].t[SL_L_BLOCK_PLACE]) +
-                    place_elems(model->layers[l].t[SL_L_INDEX_PLACE]);
+        for (uint32_t i = 0; i < N_PLACES; i++)
+            n_places += place_elems(model->layers[l].t[places[i]]);
     a->places = take(&c, n_places, 4);
     uint64_t embds = rows * sl_table_layers(model).n * hp->n_embd_layer;
     for (uint32_t i = 0; i < SL_TABLES; i++)
-        a->table_rows[i] = take(&c, p->streamed_tables >> i & 1 ? rows : 0,
-                                sl_table_row_bytes(model, (enum sl_table_id)i));
-    a->table_ids = take(&c, p->streamed_tables ? rows : 0, 4);
+        a->table_rows[i] = take(&c, sl_forward_table_bytes(model, p, (enum sl_table_id)i), 1);
+    a->table_ids = take(&c, rows * sl_tables_token_rows(model, p->streamed_tables), 4);
+    bool ngrams_come = p->streamed_tables >> SL_TABLE_NGRAMS & 1;
+    a->ngram_rows = take(&c, ngrams_come ? 0 : rows * hp->ngram.n_head, 4);
     a->layer_embd = take(&c, embds, 4);
     a->layer_made = take(&c, embds, 4);
     a->early_h = take(&c, rows * needs.early, 4);
@@ -116,10 +123,9 @@ uint64_t sl_forward_host_bytes(const struct sl_model *model, const struct sl_mem
     refs += (uint64_t)hp->n_layer * sl_layer_needs(model).adjugate;
     uint64_t pages = sl_page_table_bytes(plan->config.parallel, plan->session_pages);
     uint64_t from = hp->n_draft ? plan->config.batch_tokens * sizeof(uint32_t) : 0;
+    from += (uint64_t)plan->config.batch_tokens * hp->ngram.n_head * sizeof(uint32_t);
     for (uint32_t i = 0; i < SL_TABLES && plan->reads_back; i++)
-        from += plan->streamed_tables >> i & 1
-                    ? plan->config.batch_tokens * sl_table_row_bytes(model, (enum sl_table_id)i)
-                    : 0;
+        from += sl_forward_table_bytes(model, plan, (enum sl_table_id)i);
     return pages * (plan->n_tails ? 2 : 1) + from + plan->config.batch_tokens + plan->n_logit_rows +
            1 + step_elems(plan) * sizeof(uint32_t) + hp->n_layer * sizeof(struct sl_layer_weights) +
            sl_kv_list_bytes(hp->n_layer) + refs * sizeof(struct sl_expert_ref);
@@ -190,16 +196,17 @@ static enum sl_status init_places(struct sl_forward *f, const struct sl_model *m
                                   const struct sl_weights *weights, struct sl_err *err) {
     float *at = f->a.places;
     for (uint32_t l = 0; l < model->hp.n_layer; l++)
-        for (uint32_t i = 0; i < 2; i++) {
-            const struct sl_gguf_tensor *t =
-                model->layers[l].t[i ? SL_L_INDEX_PLACE : SL_L_BLOCK_PLACE];
+        for (uint32_t i = 0; i < N_PLACES; i++) {
+            const struct sl_gguf_tensor *t = model->layers[l].t[places[i]];
+            struct sl_layer_weights *w = &f->layers[l];
+            const float **const to[N_PLACES] = {&w->block_place, &w->index_place, &w->ngram_conv};
             if (!place_elems(t))
                 continue;
             enum sl_status status = read_places(f, weights, t, at);
             if (status != SL_OK)
                 return sl_fail(err, status, "tensor '%.*s': %s", (int)t->name.len, t->name.ptr,
                                sl_status_text(status));
-            *(i ? &f->layers[l].index_place : &f->layers[l].block_place) = at;
+            *to[i] = at;
             at += place_elems(t);
         }
     return SL_OK;
@@ -350,6 +357,7 @@ void sl_forward_destroy(struct sl_forward **pf) {
     free(f->draft_from);
     free(f->lane_biases);
     free(f->arriving_own);
+    free(f->ngram_rows);
     sl_forward_unmap_host(f);
     free(f);
     *pf = NULL;

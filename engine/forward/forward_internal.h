@@ -10,6 +10,9 @@
  * f->step; waits for them, and counts those that failed. */
 enum sl_status sl_forward_tables_init(struct sl_forward *f, const struct sl_model *model,
                                       struct sl_err *err) SL_MUST_CHECK;
+/* Of the rows of one step, as they come; 0: the table is not streamed. */
+uint64_t sl_forward_table_bytes(const struct sl_model *model, const struct sl_memory_plan *plan,
+                                enum sl_table_id id);
 enum sl_status sl_forward_ask_tables(struct sl_forward *f,
                                      const struct sl_place *where) SL_MUST_CHECK;
 enum sl_status sl_forward_take_tables(struct sl_forward *f,

@@ -4,6 +4,7 @@
 #include "backends/ops/matmul.h"
 #include "backends/ops/rope.h"
 #include "backends/ops/streams.h"
+#include "engine/layers/ngrams.h"
 #include "engine/layers/seq_shape.h"
 #include "engine/layers/section.h"
 #include "engine/layers/streams.h"
@@ -38,6 +39,8 @@ enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
     const struct sl_layer_weights *w = &f->layers[where->layer];
     sl_forward_section(f, where->layer, true);
     show_rows(f, where->layer);
+    if (w->spec->ngram.n_taps)
+        SL_TRY(sl_ngrams_add(f, r, where));
     enum sl_status status = w->mixer->run(f, r, where);
     if (status != SL_OK || !r->n)
         return status;
@@ -45,8 +48,9 @@ enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
         return SL_OK; /* it is in h; nobody reads it */
     const float *x;
     SL_TRY(sl_streams_read(f, r, &w->streams[1], &x, where));
-    SL_FORWARD_TRY("FFN norm",
-                   sl_forward_row_norm(f, x, w->ffn_norm, w->ffn_norm_bias, f->a.h, r->n));
+    if (x != f->a.h)
+        SL_FORWARD_TRY("FFN norm",
+                       sl_forward_row_norm(f, x, w->ffn_norm, w->ffn_norm_bias, f->a.h, r->n));
     return SL_OK;
 }
 

@@ -30,7 +30,9 @@ enum sl_status sl_forward_head(struct sl_forward *f, const struct sl_head *head,
     uint64_t start = sl_timeline_now(f->timeline);
     sl_device_section(f->dev, "output", true);
     SL_TRY(sl_streams_read_last(f, x, n, n_decode, &x, where));
-    SL_FORWARD_TRY("output norm", sl_forward_row_norm(f, x, head->norm, head->norm_bias, a->h, n));
+    if (x != a->h)
+        SL_FORWARD_TRY("output norm",
+                       sl_forward_row_norm(f, x, head->norm, head->norm_bias, a->h, n));
     SL_FORWARD_TRY("output",
                    sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                             .x = a->h,
@@ -78,8 +80,9 @@ enum sl_status sl_forward_hidden(struct sl_forward *f, uint32_t first, uint32_t 
     struct sl_place place = {err, UINT32_MAX, f->hp->first_layer, NULL}, *where = &place;
     const float *x = f->a.x + (size_t)first * sl_row_elems(f->hp);
     SL_TRY(sl_streams_read_last(f, x, n, 0, &x, where));
-    SL_FORWARD_TRY("output norm",
-                   sl_forward_row_norm(f, x, f->output_norm, f->output_norm_bias, f->a.h, n));
+    if (x != f->a.h)
+        SL_FORWARD_TRY("output norm",
+                       sl_forward_row_norm(f, x, f->output_norm, f->output_norm_bias, f->a.h, n));
     SL_FORWARD_TRY("reading back hidden states", sl_forward_read_hidden(f, f->a.h, n, out_rows));
     return SL_OK;
 }

@@ -8,6 +8,8 @@
 #include "engine/layers/blocks.h"
 #include "engine/layers/experts.h"
 #include "engine/layers/layer_kind.h"
+#include "engine/layers/pooled.h"
+#include "engine/layers/streams.h"
 #include "engine/pass/pass_internal.h"
 #include "engine/layers/op_asker.h"
 
@@ -107,12 +109,15 @@ static enum sl_status write_kv(struct sl_forward *f, const struct sl_attention_s
 
 /* q, k, v of all rows; k and v go to the cache, unless the layer reads another's. */
 static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_weights *w,
-                                  const struct sl_place *where) {
+                                  const struct sl_rows *r, const struct sl_place *where) {
     const struct sl_attention_spec *spec = &w->spec->attention;
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
-    SL_FORWARD_TRY("attention norm",
-                   sl_forward_row_norm(f, a->x, w->attn_norm, w->attn_norm_bias, a->h, s->n_rows));
+    const float *x;
+    SL_TRY(sl_streams_read(f, r, &w->streams[0], &x, where));
+    if (x != a->h)
+        SL_FORWARD_TRY("attention norm",
+                       sl_forward_row_norm(f, x, w->attn_norm, w->attn_norm_bias, a->h, s->n_rows));
     struct sl_op_matmul in = {.x = a->h,
                               .n_tok = s->n_rows,
                               .n_decode = s->n_decode,
@@ -127,6 +132,8 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
     SL_FORWARD_TRY("q, k, v", sl_op_matmul(f->dev, &in));
     if (spec->n_index_top)
         SL_TRY(sl_blocks_index(f, w, where));
+    if (spec->pool)
+        SL_TRY(sl_pooled_index(f, w, where));
     for (uint32_t i = 0; i < in.n_w - (spec->gate != 0) && spec->clamp > 0; i++)
         SL_FORWARD_TRY("q, k, v", sl_op_clamp(f->dev, &(struct sl_op_clamp){.x = in.out[i].y,
                                                                             .n = (size_t)s->n_rows *
@@ -147,6 +154,36 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
     SL_TRY(spec->norm_after_rope ? qk_norms(f, w, where) : SL_OK);
     SL_TRY(after_rope(f, spec, where));
     return spec->kv_back ? SL_OK : write_kv(f, spec, v, where);
+}
+
+/* To all positions that its range has. */
+static enum sl_status attend_all(struct sl_forward *f, const struct sl_layer_weights *w,
+                                 const struct sl_place *where) {
+    const struct sl_attention_spec *spec = &w->spec->attention;
+    const struct sl_step *s = &f->step;
+    struct sl_activations *a = &f->a;
+    SL_FORWARD_TRY(
+        "attention",
+        sl_op_attention(f->dev, &(struct sl_op_attention){
+                                    .kv = sl_kv_layer(f->kv, where->layer),
+                                    .q = a->q,
+                                    .sinks = w->sinks,
+                                    .y = a->mixed,
+                                    .page_table = sl_kv_is_tail(f->kv, kv_layer(spec, where))
+                                                      ? a->tail_table
+                                                      : a->page_table,
+                                    .row_seq = f->on_device.row_seq,
+                                    .row_len = f->on_device.row_len,
+                                    .n_tok = s->n_rows,
+                                    .n_decode = s->n_decode,
+                                    .n_heads = spec->n_head,
+                                    .stride_q = spec->n_head * spec->head_dim_k,
+                                    .max_pages = f->plan->session_pages,
+                                    .window = spec->window,
+                                    .scale = spec->scale,
+                                    .softcap = spec->softcap,
+                                    .chunk = spec->chunk}));
+    return SL_OK;
 }
 
 /* To the blocks that the indexer chooses. */
@@ -181,27 +218,7 @@ static enum sl_status attend(struct sl_forward *f, const struct sl_layer_weights
     struct sl_activations *a = &f->a;
     if (spec->n_index_top)
         return attend_blocks(f, w, where);
-    SL_FORWARD_TRY(
-        "attention",
-        sl_op_attention(f->dev, &(struct sl_op_attention){
-                                    .kv = sl_kv_layer(f->kv, where->layer),
-                                    .q = a->q,
-                                    .sinks = w->sinks,
-                                    .y = a->mixed,
-                                    .page_table = sl_kv_is_tail(f->kv, kv_layer(spec, where))
-                                                      ? a->tail_table
-                                                      : a->page_table,
-                                    .row_seq = f->on_device.row_seq,
-                                    .row_len = f->on_device.row_len,
-                                    .n_tok = s->n_rows,
-                                    .n_decode = s->n_decode,
-                                    .n_heads = spec->n_head,
-                                    .stride_q = spec->n_head * spec->head_dim_k,
-                                    .max_pages = f->plan->session_pages,
-                                    .window = spec->window,
-                                    .scale = spec->scale,
-                                    .softcap = spec->softcap,
-                                    .chunk = spec->chunk}));
+    SL_TRY(spec->pool ? sl_pooled_attend(f, w, where) : attend_all(f, w, where));
     if (spec->value_scale > 0 && spec->value_scale != 1)
         SL_FORWARD_TRY("value scale", sl_op_scale(f->dev, &(struct sl_op_scale){
                                                               .x = a->mixed,
@@ -243,7 +260,7 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
     const struct sl_step *s = &f->step;
     const float *mixed = f->a.mixed;
     uint64_t start = sl_timeline_now(f->timeline);
-    SL_TRY(project_qkv(f, w, where));
+    SL_TRY(project_qkv(f, w, r, where));
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     bool cut = sl_forward_cuts(f, where->layer);
@@ -263,7 +280,7 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         SL_FORWARD_TRY("attention norm",
                        sl_forward_row_norm(f, r->x, w->attn_norm, w->attn_norm_bias, f->a.h, r->n));
     SL_TRY(sl_forward_route_first(f, r, where));
-    bool separate = w->attn_post_norm || spec->out_scale > 0;
+    bool separate = w->attn_post_norm || spec->out_scale > 0 || f->hp->n_stream;
     float *y = separate ? f->a.h : r->x;
     SL_FORWARD_TRY(
         "attention out",
@@ -279,7 +296,7 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
                                                                  .n = f->hp->n_embd,
                                                                  .scale = spec->out_scale}));
     if (separate)
-        SL_TRY(sl_forward_add_normed(f, r, y, w->attn_post_norm, where));
+        SL_TRY(sl_streams_write(f, r, &w->streams[0], y, w->attn_post_norm, where));
     sl_timeline_since(f->timeline, "attention", start, {"rows", s->n_rows});
     return SL_OK;
 }
@@ -301,6 +318,7 @@ static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
     sl_raise(&needs->head_dim, a->head_dim_k);
     sl_raise(&needs->head_dim, a->head_dim_v);
     sl_blocks_need(a, needs);
+    sl_pooled_need(a, needs);
 }
 
 static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out) {
@@ -323,7 +341,7 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->k_norm = sl_bind_vector(b, in->t[SL_L_ATTN_K_NORM]);
     out->sinks = sl_bind_vector(b, in->t[SL_L_ATTN_SINKS]);
     out->attn_post_norm = sl_bind_vector(b, in->t[SL_L_ATTN_POST_NORM]);
-    if (a->n_index_top)
+    if (a->n_index_top || a->pool)
         sl_blocks_bind(b, in, out);
 }
 
@@ -345,7 +363,11 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                      .head_dim_v = s->head_dim_v});
     if (s->n_index_top)
         sl_blocks_ops(a, layer);
-    sl_ask_op(a, (struct sl_op_need){.op = s->n_index_top ? SL_OP_block_attention : SL_OP_attention,
+    if (s->pool)
+        sl_pooled_ops(a, layer);
+    sl_ask_op(a, (struct sl_op_need){.op = s->n_index_top ? SL_OP_block_attention
+                                           : s->pool      ? SL_OP_pooled_attention
+                                                          : SL_OP_attention,
                                      .dtype = kv,
                                      .head_dim_k = s->head_dim_k,
                                      .head_dim_v = s->head_dim_v,
@@ -385,10 +407,15 @@ static struct sl_seq_store keeps(const struct sl_layer_spec *spec, enum sl_dtype
         .repeatable = true};
 }
 
+static bool keeps_more(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype, uint32_t i,
+                       struct sl_seq_store *out) {
+    return sl_pooled_keeps(spec, i, out) || sl_blocks_keeps(spec, kv_dtype, i, out);
+}
+
 const struct sl_mixer sl_mixer_attention = {.name = "grouped-query attention",
                                             .ops = ops,
                                             .keeps = keeps,
-                                            .keeps_more = sl_blocks_keeps,
+                                            .keeps_more = keeps_more,
                                             .need = need,
                                             .bind = bind,
                                             .run = run};

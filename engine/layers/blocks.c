@@ -111,11 +111,11 @@ void sl_blocks_ops(struct sl_op_asker *a, const struct sl_layer *layer) {
                                          .head_dim_v = s->index_dim});
 }
 
-bool sl_blocks_keeps(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype,
+bool sl_blocks_keeps(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype, uint32_t i,
                      struct sl_seq_store *out) {
     const struct sl_attention_spec *a = &spec->attention;
     (void)kv_dtype;
-    if (!a->n_index_top)
+    if (i || !a->n_index_top)
         return false;
     *out = (struct sl_seq_store){
         .name = "index keys",

@@ -406,10 +406,10 @@ static struct sl_seq_store keeps(const struct sl_layer_spec *spec, enum sl_dtype
         .repeatable = true};
 }
 
-static bool keeps_more(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype,
+static bool keeps_more(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype, uint32_t i,
                        struct sl_seq_store *out) {
     const struct sl_compressed_spec *c = &spec->compressed;
-    if (!c->ratio)
+    if (i || !c->ratio)
         return false;
     uint32_t n = sl_block_rows(c->ratio);
     *out = (struct sl_seq_store){.name = "rows of blocks",

@@ -4,6 +4,7 @@
 #include "backends/ops/matmul.h"
 #include "backends/ops/norm.h"
 #include "engine/layers/layer_kind.h"
+#include "engine/layers/streams.h"
 #include "engine/pass/pass_internal.h"
 #include "engine/layers/op_asker.h"
 
@@ -16,12 +17,15 @@ static uint32_t qkv_width(const struct sl_delta_spec *d) {
 
 /* q, k and v in one, the output's gate in v, and of each head beta and alpha in k. */
 static enum sl_status project(struct sl_forward *f, const struct sl_layer_weights *w,
-                              const struct sl_place *where) {
+                              const struct sl_rows *r, const struct sl_place *where) {
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
     float *alpha = a->k + (size_t)s->n_rows * w->spec->delta.n_head;
-    SL_FORWARD_TRY("delta net norm",
-                   sl_forward_norm(f, a->x, w->attn_norm, a->h, s->n_rows, f->hp->n_embd));
+    const float *x;
+    SL_TRY(sl_streams_read(f, r, &w->streams[0], &x, where));
+    if (x != a->h)
+        SL_FORWARD_TRY("delta net norm",
+                       sl_forward_norm(f, x, w->attn_norm, a->h, s->n_rows, f->hp->n_embd));
     SL_FORWARD_TRY(
         "q, k, v and gates",
         sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->h,
@@ -87,13 +91,36 @@ static enum sl_status recur(struct sl_forward *f, const struct sl_layer_weights 
     return SL_OK;
 }
 
+/* The normed heads by their gates, which are in v. */
+static enum sl_status gate(struct sl_forward *f, const struct sl_layer_weights *w,
+                           const float **out_mixed, const struct sl_place *where) {
+    const struct sl_delta_spec *d = &w->spec->delta;
+    struct sl_activations *a = &f->a;
+    uint32_t n = d->n_head * d->head_dim;
+    *out_mixed = d->gate_sigmoid ? a->mixed : a->v;
+    if (d->gate_sigmoid)
+        SL_FORWARD_TRY("gated norm", sl_op_mul_sigmoid(f->dev, &(struct sl_op_mul_sigmoid){
+                                                                   .gate = a->v,
+                                                                   .y = a->mixed,
+                                                                   .n_rows = f->step.n_rows,
+                                                                   .n = n,
+                                                                   .stride_gate = n}));
+    else
+        SL_FORWARD_TRY("gated norm", sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){
+                                                                .gate = a->v,
+                                                                .up = a->mixed,
+                                                                .y = a->v,
+                                                                .n = (size_t)f->step.n_rows * n}));
+    return SL_OK;
+}
+
 static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct sl_place *where) {
     const struct sl_layer_weights *w = &f->layers[where->layer];
     const struct sl_delta_spec *d = &w->spec->delta;
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
     uint64_t start = sl_timeline_now(f->timeline);
-    SL_TRY(project(f, w, where));
+    SL_TRY(project(f, w, r, where));
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     SL_TRY(recur(f, w, where));
@@ -104,23 +131,22 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         r->n = 0;
         return SL_OK;
     }
+    const float *mixed;
     SL_FORWARD_TRY("gated norm", sl_forward_norm(f, a->mixed, w->z_norm, a->mixed,
                                                  s->n_rows * d->n_head, d->head_dim));
-    SL_FORWARD_TRY("gated norm",
-                   sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){.gate = a->v,
-                                                                   .up = a->mixed,
-                                                                   .y = a->v,
-                                                                   .n = (size_t)s->n_rows *
-                                                                        d->n_head * d->head_dim}));
-    const float *mixed = a->v;
+    SL_TRY(gate(f, w, &mixed, where));
     if (cut)
         SL_TRY(sl_forward_cut(f, r, &mixed, d->n_head * d->head_dim, where));
-    SL_FORWARD_TRY("delta net out", sl_op_matmul(f->dev, &(struct sl_op_matmul){
-                                                             .x = mixed,
-                                                             .n_tok = r->n,
-                                                             .n_decode = r->n_decode,
-                                                             .n_w = 1,
-                                                             .out = {{w->out, NULL, r->x, true}}}));
+    float *y = f->hp->n_stream ? a->h : r->x;
+    SL_FORWARD_TRY(
+        "delta net out",
+        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = mixed,
+                                                    .n_tok = r->n,
+                                                    .n_decode = r->n_decode,
+                                                    .n_w = 1,
+                                                    .out = {{w->out, NULL, y, y == r->x}}}));
+    if (y != r->x)
+        SL_TRY(sl_streams_write(f, r, &w->streams[0], y, NULL, where));
     sl_timeline_since(f->timeline, "delta net", start, {"rows", s->n_rows});
     return SL_OK;
 }
@@ -162,7 +188,7 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                      .head_dim_k = layer->spec.delta.head_dim,
                                      .head_dim_v = layer->spec.delta.head_dim});
     sl_ask_plain(a, SL_OP_rms_norm);
-    sl_ask_plain(a, SL_OP_silu_mul);
+    sl_ask_plain(a, layer->spec.delta.gate_sigmoid ? SL_OP_mul_sigmoid : SL_OP_silu_mul);
     for (uint32_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
         sl_ask_weight(a, SL_OP_matmul, layer->t[matrices[i]]);
 }

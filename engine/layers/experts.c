@@ -127,7 +127,9 @@ enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r,
                                                     : next->ffn_norm;
     /* Of streams, as what this layer reads of them: a prediction need not be exact. */
     const float *x = f->hp->n_stream ? a->stream_x : r->x, *h = x;
-    if (!next->spec->experts.router_first) {
+    if (f->hp->stream_rank) {
+        h = a->h;
+    } else if (!next->spec->experts.router_first) {
         SL_FORWARD_TRY("early router",
                        sl_forward_row_norm(f, x, norm,
                                            norm == next->ffn_norm ? next->ffn_norm_bias : NULL,
@@ -506,7 +508,8 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                              .activation = activation_of(&layer->spec)});
     bool separate = layer->t[SL_L_FFN_POST_NORM] || layer->t[SL_L_SHARED_POST_NORM] ||
                     layer->t[SL_L_EXPERTS_POST_NORM] || layer->t[SL_L_ADJUGATE_DOWN] ||
-                    layer->spec.experts.sum_scale > 0 || layer->t[SL_L_STREAMS_FFN_BASE];
+                    layer->spec.experts.sum_scale > 0 || layer->t[SL_L_STREAMS_FFN_BASE] ||
+                    layer->t[SL_L_LOW_FFN_NORM];
     sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_EXPERTS_LATENT_DOWN]);
     sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_EXPERTS_LATENT_UP]);
     bool own_rows = separate || layer->spec.experts.n_latent;

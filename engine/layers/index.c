@@ -135,11 +135,11 @@ void sl_index_ops(struct sl_op_asker *a, const struct sl_layer *layer) {
         sl_ask_weight(a, SL_OP_matmul, layer->t[matrices[i]]);
 }
 
-bool sl_index_keeps(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype,
+bool sl_index_keeps(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype, uint32_t i,
                     struct sl_seq_store *out) {
     const struct sl_latent_spec *c = &spec->latent;
     (void)kv_dtype;
-    if (!sl_latent_chooses(c))
+    if (i || !sl_latent_chooses(c))
         return false;
     *out = (struct sl_seq_store){
         .name = "index keys",

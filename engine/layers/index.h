@@ -28,7 +28,7 @@ void sl_index_need(const struct sl_latent_spec *c, struct sl_layer_needs *needs)
 void sl_index_bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out);
 void sl_index_ops(struct sl_op_asker *a, const struct sl_layer *layer);
 /* Keys are of 16 bits whatever the type of the KV cache: they decide what is attended to. */
-bool sl_index_keeps(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype,
+bool sl_index_keeps(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype, uint32_t i,
                     struct sl_seq_store *out);
 
 #endif

@@ -1,5 +1,6 @@
 #include "engine/layers/layer_kind.h"
-#include "backends/ops/streams.h"
+#include "engine/layers/ngrams.h"
+#include "engine/pass/pass_internal.h"
 
 const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec) {
     static const struct sl_mixer *const mixers[SL_MIXER_KINDS] = {
@@ -26,7 +27,8 @@ struct sl_layer_needs sl_layer_needs(const struct sl_model *model) {
     struct sl_layer_needs needs = {.n_in = model->hp.n_embd, .ff = model->hp.n_embd_layer};
     sl_raise(&needs.n_in, model->hp.n_embd_layer);
     if (sl_has_hyper_connections(&model->hp)) {
-        needs.streams = SL_STREAM_WEIGHTS(model->hp.n_stream);
+        needs.streams = sl_forward_stream_weights(&model->hp);
+        sl_raise(&needs.n_in, model->hp.stream_rank);
         sl_raise(&needs.n_in, sl_row_elems(&model->hp));
     }
     if (model->hp.n_draft)
@@ -35,6 +37,7 @@ struct sl_layer_needs sl_layer_needs(const struct sl_model *model) {
         const struct sl_layer_spec *spec = &model->layers[i].spec;
         sl_mixer_of(spec)->need(&model->hp, spec, &needs);
         sl_ffn_of(spec)->need(&model->hp, spec, &needs);
+        sl_ngrams_need(&model->hp, spec, &needs);
     }
     return needs;
 }

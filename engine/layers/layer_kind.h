@@ -39,8 +39,8 @@ struct sl_mixer {
     void (*ops)(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer);
     /* What such a layer keeps of a sequence. */
     struct sl_seq_store (*keeps)(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype);
-    /* NULL: nothing else. Else whether it keeps another store, and which. */
-    bool (*keeps_more)(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype,
+    /* NULL: nothing else. Else whether it keeps more than `i` others, and which is the next. */
+    bool (*keeps_more)(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype, uint32_t i,
                        struct sl_seq_store *out);
     void (*need)(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
                  struct sl_layer_needs *needs);

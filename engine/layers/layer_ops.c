@@ -1,6 +1,7 @@
 /* Which ops a model needs of a device, and for what: asked before anything is loaded, so that a
  * missing one is reported by name and not found at the tenth token. */
 #include "engine/layers/layer_kind.h"
+#include "engine/layers/ngrams.h"
 #include "engine/layers/op_asker.h"
 
 static enum sl_status fail_layer(const struct sl_op_asker *a, uint32_t layer, const char *kind,
@@ -30,14 +31,21 @@ static void ask_streams(struct sl_op_asker *a, const struct sl_model *model) {
         sl_ask_plain(a, kept[i]);
     if (model->hp.keep_every)
         return;
-    static const enum sl_op plain[] = {SL_OP_rms_norm, SL_OP_stream_spread, SL_OP_stream_weights,
-                                       SL_OP_stream_read, SL_OP_stream_write};
-    for (uint32_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
-        sl_ask_plain(a, plain[i]);
+    static const enum sl_op mixed[] = {SL_OP_stream_weights, SL_OP_stream_read, SL_OP_stream_write},
+                            low[] = {SL_OP_silu, SL_OP_stream_mean, SL_OP_stream_inject};
+    sl_ask_plain(a, SL_OP_rms_norm);
+    sl_ask_plain(a, SL_OP_stream_spread);
+    for (uint32_t i = 0; i < 3; i++)
+        sl_ask_plain(a, model->hp.stream_rank ? low[i] : mixed[i]);
     sl_ask_weight(a, SL_OP_matmul, model->global[SL_G_STREAMS]);
+    sl_ask_weight(a, SL_OP_matmul, model->global[SL_G_STREAMS_DOWN]);
+    sl_ask_weight(a, SL_OP_matmul, model->global[SL_G_STREAMS_UP]);
     for (uint32_t i = 0; i < model->hp.n_layer; i++) {
         sl_ask_weight(a, SL_OP_matmul, model->layers[i].t[SL_L_STREAMS_MIX]);
         sl_ask_weight(a, SL_OP_matmul, model->layers[i].t[SL_L_STREAMS_FFN]);
+        for (enum sl_layer_role r = SL_L_LOW_MIX_NORM; r <= SL_L_LOW_FFN_INJECT; r++)
+            if (r != SL_L_LOW_MIX_NORM && r != SL_L_LOW_FFN_NORM)
+                sl_ask_weight(a, SL_OP_matmul, model->layers[i].t[r]);
     }
 }
 
@@ -52,6 +60,7 @@ static void ask_draft(struct sl_op_asker *a, const struct sl_layer *layer) {
 
 static enum sl_status check_ends(struct sl_op_asker *a, const struct sl_model *model,
                                  struct sl_err *err) {
+    sl_ask_weight(a, SL_OP_embed, model->global[SL_G_NGRAMS]);
     if (model->global[SL_G_TOKEN_EMBD])
         sl_ask_weight(a, SL_OP_embed, model->global[SL_G_TOKEN_EMBD]);
     if (model->hp.n_embd_layer)
@@ -82,6 +91,7 @@ enum sl_status sl_layers_check(const struct sl_model *model, enum sl_dtype kv,
         const struct sl_mixer *mixer = sl_mixer_of(&layer->spec);
         const struct sl_ffn *ffn = sl_ffn_of(&layer->spec);
         mixer->ops(&a, hp, layer);
+        sl_ngrams_ops(&a, layer);
         if (a.status)
             return fail_layer(&a, hp->first_layer + i, mixer->name, err);
         ffn->ops(&a, hp, layer);

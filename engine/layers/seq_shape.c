@@ -2,14 +2,17 @@
 
 #include "backends/ops/kv.h"
 #include "engine/layers/layer_kind.h"
+#include "engine/layers/ngrams.h"
 
 uint32_t sl_seq_stores(const struct sl_layer_spec *spec, const struct sl_seq_config *c,
                        struct sl_seq_store out[SL_SEQ_STORES]) {
     uint32_t n = 0;
     const struct sl_mixer *mixer = sl_mixer_of(spec);
     out[n++] = mixer->keeps(spec, c->kv_dtype);
-    if (mixer->keeps_more && mixer->keeps_more(spec, c->kv_dtype, &out[n]))
+    for (uint32_t i = 0; mixer->keeps_more && mixer->keeps_more(spec, c->kv_dtype, i, &out[n]); i++)
         n++;
+    if (spec->ngram.n_taps)
+        out[n++] = sl_ngrams_keeps(spec);
     if (c->source)
         out[n++] = c->source->store;
     return n;

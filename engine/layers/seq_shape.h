@@ -6,7 +6,7 @@
 
 #include "engine/seq/seq_state.h"
 
-/* A layer's stores, its mixer's one or two first; returns how many. */
+/* A layer's stores, its mixer's first, then its n-grams'; returns how many. */
 uint32_t sl_seq_stores(const struct sl_layer_spec *spec, const struct sl_seq_config *config,
                        struct sl_seq_store out[SL_SEQ_STORES]);
 

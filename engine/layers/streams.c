@@ -1,9 +1,12 @@
 /* Hyper-connections: the residual stream is several, of which each part of a layer reads a weighted
- * sum. The weights come from all streams of the row, normed as one. Residual attention: the others
- * are what the first was before some layers, and a weight comes from its stream alone. */
+ * sum. The weights come from all streams of the row, normed as one; or, by way of a low rank, gates
+ * of all their elements come from the streams, each normed for itself. Residual attention: the
+ * others are what the first was before some layers, and a weight comes from its stream alone. */
 #include "engine/layers/streams.h"
 #include "engine/pass/pass_internal.h"
+#include "backends/ops/elementwise.h"
 #include "backends/ops/matmul.h"
+#include "backends/ops/norm.h"
 #include "backends/ops/streams.h"
 
 /* Of r's rows; those that go on to the logits have a place of their own. */
@@ -70,6 +73,57 @@ static enum sl_status attend(struct sl_forward *f, const float *x, uint32_t n,
     return SL_OK;
 }
 
+enum sl_status sl_streams_norm(struct sl_forward *f, const float *x, const float *w, float *y,
+                               uint32_t n_rows, const struct sl_place *where) {
+    uint32_t n = f->hp->n_embd, row = sl_row_elems(f->hp);
+    for (uint32_t s = 0; s < f->hp->n_stream; s++)
+        SL_FORWARD_TRY("norm of streams",
+                       sl_op_rms_norm(f->dev, &(struct sl_op_rms_norm){.x = x + (size_t)s * n,
+                                                                       .w = w + (size_t)s * n,
+                                                                       .y = y + (size_t)s * n,
+                                                                       .n_rows = n_rows,
+                                                                       .n = n,
+                                                                       .stride_x = row,
+                                                                       .stride_y = row,
+                                                                       .eps = f->hp->norm_eps}));
+    return SL_OK;
+}
+
+/* By way of a low rank, what is read of n rows to h; w: what is written by, NULL: nothing is. */
+static enum sl_status read_low(struct sl_forward *f, const float *x, uint32_t n, uint32_t n_decode,
+                               const struct sl_streams *s, float *w, const struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    struct sl_activations *a = &f->a;
+    SL_TRY(sl_streams_norm(f, x, s->norm, a->streams_h, n, where));
+    SL_FORWARD_TRY(
+        "weights of streams",
+        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->streams_h,
+                                                    .n_tok = n,
+                                                    .n_decode = n_decode,
+                                                    .n_w = w ? 2 : 1,
+                                                    .out = {{s->down, NULL, a->stream_low, false},
+                                                            {s->fn, NULL, w, false}}}));
+    SL_FORWARD_TRY("gates of streams",
+                   sl_op_silu(f->dev, &(struct sl_op_silu){.x = a->stream_low,
+                                                           .n = (size_t)n * hp->stream_rank,
+                                                           .scale = 1 / (float)hp->n_stream}));
+    SL_FORWARD_TRY("gates of streams",
+                   sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                            .x = a->stream_low,
+                                            .n_tok = n,
+                                            .n_decode = n_decode,
+                                            .n_w = 1,
+                                            .out = {{s->up, NULL, a->stream_gate, false}}}));
+    SL_FORWARD_TRY("reading streams",
+                   sl_op_stream_mean(f->dev, &(struct sl_op_stream_mean){.x = a->streams_h,
+                                                                         .gate = a->stream_gate,
+                                                                         .y = a->h,
+                                                                         .n_tok = n,
+                                                                         .n_stream = hp->n_stream,
+                                                                         .n = hp->n_embd}));
+    return SL_OK;
+}
+
 enum sl_status sl_streams_read(struct sl_forward *f, const struct sl_rows *r,
                                const struct sl_streams *s, const float **out_x,
                                const struct sl_place *where) {
@@ -80,6 +134,9 @@ enum sl_status sl_streams_read(struct sl_forward *f, const struct sl_rows *r,
     if (f->hp->keep_every)
         return attend(f, r->x, r->n, s, where);
     float *w = weights_of(f, r);
+    *out_x = f->hp->stream_rank ? f->a.h : f->a.stream_x;
+    if (f->hp->stream_rank)
+        return read_low(f, r->x, r->n, r->n_decode, s, w, where);
     SL_TRY(products(f, r->x, r->n, r->n_decode, s, w, where));
     return read(f, r->x, r->n, s, w, false, where);
 }
@@ -90,9 +147,11 @@ enum sl_status sl_streams_read_last(struct sl_forward *f, const float *x, uint32
     *out_x = x;
     if (!f->hp->n_stream)
         return SL_OK;
-    *out_x = f->a.stream_x;
+    *out_x = f->hp->stream_rank ? f->a.h : f->a.stream_x;
     if (f->hp->keep_every)
         return attend(f, x, n, &f->output_streams, where);
+    if (f->hp->stream_rank)
+        return read_low(f, x, n, n_decode, &f->output_streams, NULL, where);
     SL_TRY(products(f, x, n, n_decode, &f->output_streams, f->a.stream_w, where));
     return read(f, x, n, &f->output_streams, f->a.stream_w, true, where);
 }
@@ -113,6 +172,16 @@ enum sl_status sl_streams_write(struct sl_forward *f, const struct sl_rows *r,
                                                                         .n_stream = hp->n_stream,
                                                                         .to = s->keep_in,
                                                                         .n = hp->n_embd}));
+        return SL_OK;
+    }
+    if (hp->stream_rank) {
+        SL_FORWARD_TRY("writing streams", sl_op_stream_inject(f->dev, &(struct sl_op_stream_inject){
+                                                                          .x = r->x,
+                                                                          .y = y,
+                                                                          .w = weights_of(f, r),
+                                                                          .n_tok = r->n,
+                                                                          .n_stream = hp->n_stream,
+                                                                          .n = hp->n_embd}));
         return SL_OK;
     }
     SL_FORWARD_TRY("writing streams",
@@ -147,5 +216,11 @@ void sl_streams_bind(struct sl_binder *b, const struct sl_hparams *hp, uint32_t 
         out->streams[i] = (struct sl_streams){.fn = sl_bind_matrix(b, in->t[fn]),
                                               .base = sl_bind_vector(b, in->t[fn + 1]),
                                               .scale = sl_bind_vector(b, in->t[fn + 2])};
+        enum sl_layer_role low = i ? SL_L_LOW_FFN_NORM : SL_L_LOW_MIX_NORM;
+        if (in->t[low])
+            out->streams[i] = (struct sl_streams){.norm = sl_bind_vector(b, in->t[low]),
+                                                  .down = sl_bind_matrix(b, in->t[low + 1]),
+                                                  .up = sl_bind_matrix(b, in->t[low + 2]),
+                                                  .fn = sl_bind_matrix(b, in->t[low + 3])};
     }
 }

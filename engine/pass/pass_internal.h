@@ -5,6 +5,7 @@
 
 #include "backends/ops/moe.h"
 #include "backends/ops/recurrent.h"
+#include "backends/ops/streams.h"
 #include "backends/ops/weight.h"
 #include "engine/experts/expert_fetch.h"
 #include "engine/pass/pass.h"
@@ -47,7 +48,11 @@ struct sl_layer_weights {
          * keeps the residual one when the part is added, 0: none. */
         const float *score;
         uint32_t n_kept, keep_in;
+        const float *norm; /* by way of a low rank; fn is then what is written by */
+        struct sl_weight down, up;
     } streams[2]; /* hyper-connections, residual attention: of the mixer, the feed-forward part */
+    struct sl_weight ngram_key, ngram_value; /* embeddings of n-grams */
+    const float *ngram_key_norm, *ngram_query_norm, *ngram_conv_norm, *ngram_conv;
     const int32_t *router_table;
     struct sl_weight q_a, kv_a, k_b, v_b; /* latent attention */
     const float *q_a_norm, *kv_a_norm;
@@ -92,15 +97,18 @@ struct sl_activations {
      * their streams, of rows that go on to the logits too. */
     float *streams_h, *stream_w, *out_stream_w;
     float *stream_x; /* what a part reads of a row that has streams; nothing where none has */
-    /* What compressed attention adds to gates by place, of all layers that have it in a type of
-     * weights: as floats. */
+    /* The same of a low rank: [B, stream_rank], and the gates of all elements [B, row]. */
+    float *stream_low, *stream_gate;
+    /* What compressed attention adds to gates by place, and convolutions of n-grams, of all layers
+     * that have it in a type of weights: as floats. */
     float *places;
-    uint8_t *table_rows[SL_TABLES]; /* [B, row's bytes] of streamed tables, the step's */
-    uint32_t *table_ids;            /* [B] which of them: 0, 1, ... */
-    float *layer_embd;              /* [B, struct sl_forward's embd_layers, n_embd_layer] */
-    float *layer_made;              /* the same, while they are made */
-    float *early_h;                 /* the same of experts.early; nothing where no layer has it */
-    float *latent;                  /* [B, experts.n_latent] what experts read, then their sum */
+    uint8_t *table_rows[SL_TABLES]; /* [B, a token's bytes] of streamed tables, the step's */
+    uint32_t *table_ids;            /* [B, most rows of a token] which of them: 0, 1, ... */
+    uint32_t *ngram_rows; /* [B, ngram.n_head] rows of n-grams; nothing where they are streamed */
+    float *layer_embd;    /* [B, struct sl_forward's embd_layers, n_embd_layer] */
+    float *layer_made;    /* the same, while they are made */
+    float *early_h;       /* the same of experts.early; nothing where no layer has it */
+    float *latent;        /* [B, experts.n_latent] what experts read, then their sum */
     /* [B, widths that suit every layer: struct sl_layer_needs] */
     float *joint; /* products that belong together: heads' queries and gates; what a delta net's
                      convolution reads; queries of latents */
@@ -174,6 +182,8 @@ struct sl_forward {
     const float *layer_proj_norm;
     const float *output_norm, *output_norm_bias, *output_bias;
     struct sl_streams output_streams;
+    struct sl_weight ngrams;
+    uint32_t *ngram_rows; /* [B, ngram.n_head] of the step; NULL: no layer has n-grams */
     struct sl_table_store *table_store; /* NULL: none is streamed */
     /* Where their rows arrive, [B, row's bytes]: a.table_rows where the host reaches that. */
     uint8_t *arriving[SL_TABLES];
@@ -289,7 +299,13 @@ enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum 
 enum sl_status sl_forward_upload_step(struct sl_forward *f) SL_MUST_CHECK;
 /* Which rows of a table the step's tokens have. */
 static inline const uint32_t *sl_forward_rows_of(const struct sl_forward *f, enum sl_table_id id) {
-    return f->plan->streamed_tables >> id & 1 ? f->a.table_ids : f->on_device.ids;
+    if (f->plan->streamed_tables >> id & 1)
+        return f->a.table_ids;
+    return id == SL_TABLE_NGRAMS ? f->a.ngram_rows : f->on_device.ids;
+}
+/* Weights of a row's streams (struct sl_activations). */
+static inline uint32_t sl_forward_stream_weights(const struct sl_hparams *hp) {
+    return hp->stream_rank ? hp->n_stream : SL_STREAM_WEIGHTS(hp->n_stream);
 }
 
 /* A part of a store that each row replaces, as ops take it. */

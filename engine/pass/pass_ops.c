@@ -129,7 +129,7 @@ enum sl_status sl_forward_cut(struct sl_forward *f, struct sl_rows *r, const flo
     SL_FORWARD_TRY("gather", gather(f, a->x, a->out_x, sl_row_elems(f->hp)));
     if (sl_has_hyper_connections(f->hp))
         SL_FORWARD_TRY("gather",
-                       gather(f, a->stream_w, a->out_stream_w, SL_STREAM_WEIGHTS(f->hp->n_stream)));
+                       gather(f, a->stream_w, a->out_stream_w, sl_forward_stream_weights(f->hp)));
     if (mixed) {
         SL_FORWARD_TRY("gather", gather(f, *mixed, a->out_mixed, n));
         *mixed = a->out_mixed;

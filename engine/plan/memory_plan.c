@@ -781,6 +781,7 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
         uint32_t most = max_u32(c->parallel * (1 + c->draft_tokens), SL_SCORE_ROWS);
         p.n_logit_rows = most < c->batch_tokens ? most : c->batch_tokens;
     }
+    p.n_before = hp->ngram.n_head ? SL_STEP_BEFORE : 0;
     struct sl_layer_needs needs = sl_layer_needs(slice);
     p.limits = (struct sl_device_limits){
         .max_tok = c->batch_tokens,

@@ -49,8 +49,10 @@ static uint64_t of_token(const struct sl_layer *layer, enum sl_layer_role role) 
 
 uint64_t sl_dense_token_bytes(const struct sl_model *m) {
     uint64_t n = 0;
-    if (sl_model_has_output(m))
-        n = m->global[SL_G_OUTPUT]->size_bytes + m->global[SL_G_OUTPUT_NORM]->size_bytes;
+    static const enum sl_global_role output[] = {SL_G_OUTPUT, SL_G_OUTPUT_NORM, SL_G_STREAMS_DOWN,
+                                                 SL_G_STREAMS_UP};
+    for (uint32_t i = 0; sl_model_has_output(m) && i < sizeof output / sizeof output[0]; i++)
+        n += m->global[output[i]] ? m->global[output[i]]->size_bytes : 0;
     for (uint32_t i = 0; i < sl_answer_layers(&m->hp); i++)
         for (uint32_t r = 0; r < SL_L_COUNT; r++)
             if (m->layers[i].t[r] && !sl_role_is_expert((enum sl_layer_role)r))

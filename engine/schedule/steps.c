@@ -40,8 +40,10 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_micro_batch *l, bo
         sl_session_pass(e, s);
         SL_TRY(sl_slot_reserve(e, s->slot, &s->held, end + drafts,
                                sl_draft_layer_positions(e, s, end + drafts)));
-        for (uint32_t pos = s->n_fed; pos < end; pos++)
+        for (uint32_t pos = s->n_fed; pos < end; pos++) {
             sl_step_add_row(e, step, s->slot, pos, s->history[pos]);
+            sl_step_add_before(step, s->history, pos);
+        }
         if (step->keep_all) {
             l->shares[i].out = end == s->n_history ? 0 : UINT32_MAX; /* see end_step */
         } else if (end == s->n_history) {

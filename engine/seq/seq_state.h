@@ -26,7 +26,7 @@
 
 #define SL_SEQ_ALL    UINT32_MAX
 #define SL_SEQ_PARTS  2u /* arrays of a store */
-#define SL_SEQ_STORES 3u /* of a layer */
+#define SL_SEQ_STORES 4u /* of a layer */
 
 struct sl_seq_store {
     const char *name; /* static */

@@ -29,6 +29,7 @@ struct sl_message_limits sl_message_limits(const struct sl_memory_plan *p,
         .seq_pages = p->session_pages,
         .n_pages = p->n_pages,
         .n_tails = p->n_tails,
+        .n_before = p->n_before,
         .n_row = h->n_row,
         .n_embd = h->n_embd,
         .n_vocab = h->n_vocab,
@@ -271,6 +272,7 @@ static enum sl_status put_step(struct writer *w, const struct sl_stage_call *c,
     put_words(w, s.row_len, n);
     put_words(w, s.out_rows, a->n_out);
     put_words(w, s.sums_at, a->n_out);
+    put_words(w, s.before, (size_t)n * l->n_before);
     if (later) /* the stage before is at it still */
         put_zeros(w, n);
     else

@@ -34,6 +34,7 @@ struct sl_message_limits {
     uint32_t n_micro_batches, max_rows, max_out;
     uint32_t n_seq, seq_pages; /* of each page table */
     uint32_t n_pages, n_tails; /* of the two pools; n_tails 0: no layer has tail pages */
+    uint32_t n_before;         /* tokens before each row's that steps bring: SL_STEP_BEFORE or 0 */
     uint32_t n_row, n_embd, n_vocab, n_routed, n_expert;
     uint64_t page_bytes, tail_bytes, heat_bytes;
 };

@@ -206,6 +206,8 @@ static enum sl_status get_step(struct reader *r, const struct sl_message_limits 
     get_words(r, s.row_len, s.n_rows);
     get_words(r, s.out_rows, s.n_out);
     get_words(r, s.sums_at, s.n_out);
+    memset(s.before, 0xff, (size_t)s.n_rows * SL_STEP_BEFORE * sizeof *s.before);
+    get_words(r, s.before, (size_t)s.n_rows * l->n_before);
     get_bytes(r, into->failed, s.n_rows);
     SL_TRY(get_pages(r, &into->pages, l->n_pages, err));
     SL_TRY(get_pages(r, &into->tails, l->n_tails, err));

@@ -354,7 +354,7 @@ static bool same_limits(const struct sl_message_limits *a, const struct sl_messa
            a->heat_bytes == b->heat_bytes && a->n_routed == b->n_routed &&
            a->n_expert == b->n_expert && a->n_row == b->n_row && a->n_embd == b->n_embd &&
            a->n_vocab == b->n_vocab && a->n_pages == b->n_pages && a->n_tails == b->n_tails &&
-           a->max_rows == b->max_rows;
+           a->n_before == b->n_before && a->max_rows == b->max_rows;
 }
 
 enum sl_status sl_stage_remote_regain(struct sl_stage_remote *r,

@@ -18,7 +18,8 @@ struct sl_step sl_step_lay(uint32_t *arrays, uint32_t max_rows, uint32_t max_out
                             .tail_slot = arrays + 5 * max_rows,
                             .seqno = arrays + 6 * max_rows,
                             .out_rows = out_rows,
-                            .sums_at = (float *)(out_rows + max_out)};
+                            .sums_at = (float *)(out_rows + max_out),
+                            .before = out_rows + 2 * max_out};
 }
 
 uint32_t sl_step_pack(const struct sl_step *s, uint32_t max_rows, uint32_t n_out,
@@ -35,7 +36,7 @@ uint32_t sl_step_pack(const struct sl_step *s, uint32_t max_rows, uint32_t n_out
     memcpy(to.seqno, s->seqno, SL_STEP_SEQNOS * sizeof *s->seqno);
     memcpy(to.out_rows, s->out_rows, n_out * sizeof *s->out_rows);
     memcpy(to.sums_at, s->sums_at, n_out * sizeof *s->sums_at);
-    return sl_step_elems(max_rows, n_out);
+    return (uint32_t)(to.before - out_arrays);
 }
 
 void sl_step_begin(struct sl_step *s) {
@@ -53,6 +54,14 @@ void sl_step_add(struct sl_step *s, uint32_t seq, uint32_t pos, uint32_t page, u
     s->row_seq[i] = seq;
     s->row_len[i] = pos + 1;
     s->failed[i] = 0;
+    for (uint32_t j = 0; j < SL_STEP_BEFORE; j++)
+        s->before[i * SL_STEP_BEFORE + j] = SL_NO_TOKEN;
+}
+
+void sl_step_add_before(struct sl_step *s, const uint32_t *text, uint32_t pos) {
+    uint32_t *to = s->before + (size_t)(s->n_rows - 1) * SL_STEP_BEFORE;
+    for (uint32_t j = 0; j < SL_STEP_BEFORE && j < pos; j++)
+        to[j] = text[pos - 1 - j];
 }
 
 void sl_step_add_out(struct sl_step *s, float sums_at) {

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Rows [0, n_decode) are generated rows, the others prompt rows; rows of one session ascend in
- * position. The arrays from ids to sums_at lie one behind the other in arrays. */
+ * position. The arrays from ids to before lie one behind the other in arrays. */
 struct sl_step {
     uint32_t micro_batch; /* which of those that may be under way at once */
     uint32_t n_rows, n_decode;
@@ -32,6 +32,8 @@ struct sl_step {
     uint32_t *seqno;     /* [SL_STEP_SEQNOS] of the stages: what it receives and sends */
     uint32_t *out_rows;  /* [n_out] ascending */
     float *sums_at;      /* [n_out] the inverse temperature of their blocks' sums; 0: not wanted */
+    uint32_t *before;    /* [n_rows, SL_STEP_BEFORE] tokens before its own, the nearest first;
+                            SL_NO_TOKEN: none. For the host: no op reads them */
     /* Set by the run: */
     uint8_t *failed;   /* [n_rows] an expert that the row needs could not be read: its logits and
                           KV positions are undefined */
@@ -44,16 +46,20 @@ struct sl_step {
  * writes its own. */
 enum { SL_STEP_CHANNEL, SL_STEP_RECEIVES, SL_STEP_SENDS, SL_STEP_SEQNOS };
 
+#define SL_STEP_BEFORE 2u
+#define SL_NO_TOKEN    UINT32_MAX
+
 /* Elements of the arrays with room for so many rows and rows of logits. */
 static inline uint32_t sl_step_elems(uint32_t max_rows, uint32_t max_out) {
-    return 6 * max_rows + SL_STEP_SEQNOS + 2 * max_out;
+    return (6 + SL_STEP_BEFORE) * max_rows + SL_STEP_SEQNOS + 2 * max_out;
 }
 /* The arrays over a block of sl_step_elems elements, which stays the caller's; everything else is
  * zero, and failed, of max_rows, is still to be set. */
 struct sl_step sl_step_lay(uint32_t *arrays, uint32_t max_rows, uint32_t max_out);
 /* Copies the rows that there are, and the first n_out of those with logits, to arrays of their own
- * with room for max_rows and n_out, as sl_step_lay() lays them; what lies between is left alone.
- * Returns how many elements, from the first, that takes: a step of few rows has short arrays. */
+ * with room for max_rows and n_out, as sl_step_lay() lays them, all but before; what lies between
+ * is left alone. Returns how many elements, from the first, that takes: a step of few rows has
+ * short arrays. */
 uint32_t sl_step_pack(const struct sl_step *step, uint32_t max_rows, uint32_t n_out,
                       uint32_t *out_arrays);
 /* Empties it. */
@@ -62,6 +68,8 @@ void sl_step_begin(struct sl_step *step);
  * to that page and that tail page. */
 void sl_step_add(struct sl_step *step, uint32_t seq, uint32_t pos, uint32_t page, uint32_t tail,
                  uint32_t id);
+/* The row that was added last is at position pos of that text. */
+void sl_step_add_before(struct sl_step *step, const uint32_t *text, uint32_t pos);
 /* The row that was added last is one with logits. */
 void sl_step_add_out(struct sl_step *step, float sums_at);
 

@@ -6,9 +6,10 @@
  */
 static const struct sl_gguf_tensor *tensor_of(const struct sl_model *m, enum sl_table_id id) {
     const struct sl_gguf_tensor *tokens = m->global[SL_G_TOKEN_EMBD];
-    return id == SL_TABLE_LAYERS ? m->global[SL_G_LAYER_EMBD]
-           : tokens              ? tokens
-                                 : m->global[SL_G_LAYER_TOKENS];
+    return id == SL_TABLE_LAYERS   ? m->global[SL_G_LAYER_EMBD]
+           : id == SL_TABLE_NGRAMS ? m->global[SL_G_NGRAMS]
+           : tokens                ? tokens
+                                   : m->global[SL_G_LAYER_TOKENS];
 }
 
 struct sl_kept_layers sl_table_layers(const struct sl_model *m) {
@@ -58,6 +59,19 @@ uint32_t sl_table_row_bytes(const struct sl_model *m, enum sl_table_id id) {
     if (!t)
         return 0;
     return sl_table_cut(m, t, &cut) ? cut.row_bytes : (uint32_t)(t->size_bytes / t->ne[1]);
+}
+
+uint32_t sl_table_token_rows(const struct sl_model *m, enum sl_table_id id) {
+    return id == SL_TABLE_NGRAMS ? m->hp.ngram.n_head : 1;
+}
+
+uint32_t sl_tables_token_rows(const struct sl_model *m, uint32_t tables) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < SL_TABLES; i++) {
+        uint32_t n = tables >> i & 1 ? sl_table_token_rows(m, (enum sl_table_id)i) : 0;
+        most = n > most ? n : most;
+    }
+    return most;
 }
 
 uint32_t sl_tables_possible(const struct sl_model *m) {

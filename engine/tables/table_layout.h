@@ -11,6 +11,7 @@ enum sl_table_id {
     SL_TABLE_TOKENS, /* the tokens' embeddings; not where the output or a draft layer
                         needs the same matrix as a whole */
     SL_TABLE_LAYERS, /* embeddings of the layers' own */
+    SL_TABLE_NGRAMS, /* embeddings of n-grams, of which a token has several rows */
     SL_TABLES
 };
 
@@ -18,6 +19,10 @@ enum sl_table_id {
 const struct sl_gguf_tensor *sl_table_tensor(const struct sl_model *model, enum sl_table_id id);
 /* Of what it keeps of a row. 0: it has none. */
 uint32_t sl_table_row_bytes(const struct sl_model *model, enum sl_table_id id);
+/* Rows of a token, which are its number, or for n-grams what sl_ngram_rows() says; and the most of
+ * any of these tables. */
+uint32_t sl_table_token_rows(const struct sl_model *model, enum sl_table_id id);
+uint32_t sl_tables_token_rows(const struct sl_model *model, uint32_t tables);
 /* Tables that can be streamed; of these the ones that `auto` may stream: the tokens' embeddings are
  * a fraction of a percent of a model too large for its memory, and would cost every step a read. */
 uint32_t sl_tables_possible(const struct sl_model *model);

@@ -13,7 +13,7 @@ struct sl_table_store {
     uint32_t n_tables;
     enum sl_table_id id[SL_TABLES]; /* [n_tables] by the reader's numbers */
     struct sl_row_reader *rows;
-    struct sl_row_want *wants; /* [n_tables, n] of a step */
+    struct sl_row_want *wants; /* [n_tables, n, rows of a token] of a step */
     uint32_t n;                /* tokens of the ask */
     uint64_t asked_ns, reads_before;
     struct sl_file_watch watch;
@@ -38,8 +38,8 @@ static struct sl_row_reader_config rows_config(const struct sl_model *model, uin
                                                         .row_bytes = cut.row_bytes,
                                                         .stride_bytes = cut.stride_bytes,
                                                         .file = t->file};
+        rc.max_wants += sl_table_token_rows(model, (enum sl_table_id)i) * c->batch_tokens;
     }
-    rc.max_wants = rc.n_tables * c->batch_tokens;
     return rc;
 }
 
@@ -111,21 +111,22 @@ void sl_table_store_destroy(struct sl_table_store **ps) {
     *ps = NULL;
 }
 
-enum sl_status sl_table_store_ask(struct sl_table_store *s, const uint32_t *tokens, uint32_t n,
-                                  uint8_t *const to[SL_TABLES], struct sl_err *err) {
+enum sl_status sl_table_store_ask(struct sl_table_store *s, const uint32_t *const rows[SL_TABLES],
+                                  uint32_t n, uint8_t *const to[SL_TABLES], struct sl_err *err) {
     struct sl_row_want *w = s->wants;
     for (uint32_t t = 0; t < s->n_tables; t++) {
-        size_t row_bytes = sl_table_row_bytes(s->model, s->id[t]);
-        for (uint32_t i = 0; i < n; i++)
-            *w++ = (struct sl_row_want){
-                .to = to[s->id[t]] + i * row_bytes, .row = tokens[i], .table = t};
+        enum sl_table_id id = s->id[t];
+        size_t row_bytes = sl_table_row_bytes(s->model, id);
+        for (uint32_t i = 0; i < n * sl_table_token_rows(s->model, id); i++)
+            *w++ =
+                (struct sl_row_want){.to = to[id] + i * row_bytes, .row = rows[id][i], .table = t};
     }
     struct sl_row_reader_stats stats;
     sl_row_reader_get_stats(s->rows, &stats);
     s->reads_before = stats.reads;
     s->asked_ns = sl_timeline_now(s->timeline);
     s->n = n;
-    return sl_row_reader_ask(s->rows, s->wants, s->n_tables * n, err);
+    return sl_row_reader_ask(s->rows, s->wants, (uint32_t)(w - s->wants), err);
 }
 
 /* Which table, and that it is a row of it: the reader knows bytes of files. */
@@ -150,15 +151,19 @@ enum sl_status sl_table_store_wait(struct sl_table_store *s, const struct sl_row
     if (stats.reads > s->reads_before)
         sl_timeline_since(s->timeline, "rows of tables", s->asked_ns, {"rows", s->n},
                           {"read", (uint32_t)(stats.reads - s->reads_before)});
-    for (uint32_t i = 0; n_wants && i < s->n_tables * s->n; i++) {
-        if (s->wants[i].status == SL_OK)
-            continue;
-        if (!*out_n_failed && err) {
-            *err = why;
-            name_row(s, &s->wants[i], err);
+    const struct sl_row_want *w = s->wants;
+    for (uint32_t t = 0; n_wants && t < s->n_tables; t++) {
+        uint32_t each = sl_table_token_rows(s->model, s->id[t]);
+        for (uint32_t i = 0; i < s->n * each; i++, w++) {
+            if (w->status == SL_OK)
+                continue;
+            if (!*out_n_failed && err) {
+                *err = why;
+                name_row(s, w, err);
+            }
+            *out_n_failed += !failed[i / each];
+            failed[i / each] = 1;
         }
-        *out_n_failed += !failed[i % s->n];
-        failed[i % s->n] = 1;
     }
     return SL_OK;
 }

@@ -28,11 +28,12 @@ enum sl_status sl_table_store_create(const struct sl_model *model,
                                      struct sl_err *err) SL_MUST_CHECK;
 void sl_table_store_destroy(struct sl_table_store **store);
 
-/* The rows of these tokens [n]: row i of table t goes to to[t] + i * its row's bytes, until wait
- * has returned. Only to[t] of streamed tables is read. A token that the tables do not have:
- * SL_ERR_INVALID. */
-enum sl_status sl_table_store_ask(struct sl_table_store *s, const uint32_t *tokens, uint32_t n,
-                                  uint8_t *const to[SL_TABLES], struct sl_err *err) SL_MUST_CHECK;
+/* The rows of n tokens: of table t rows[t], sl_table_token_rows() of each token, the i-th of which
+ * goes to to[t] + i * its bytes, until wait has returned. Only streamed tables' rows[t] and to[t]
+ * are read. A row that a table does not have: SL_ERR_INVALID. */
+enum sl_status sl_table_store_ask(struct sl_table_store *s, const uint32_t *const rows[SL_TABLES],
+                                  uint32_t n, uint8_t *const to[SL_TABLES],
+                                  struct sl_err *err) SL_MUST_CHECK;
 /* Ends an ask. failed [n]: set to 1 where a row could not be read; *out_n_failed: how many were set
  * that were not, and err says why, of the first. SL_ERR_CANCELED: given up. */
 enum sl_status sl_table_store_wait(struct sl_table_store *s, const struct sl_row_abort *give_up,

@@ -97,6 +97,7 @@ struct sl_memory_plan {
     uint64_t large_table_bytes, streamed_table_bytes;
     uint64_t table_bytes, table_cache_bytes;
     uint32_t table_rows;
+    uint32_t n_before;      /* tokens before each row's that steps say; 0: no layer wants them */
     const char *tables_why; /* static: why they are where they are; NULL: there are none */
 
     uint64_t weight_bytes; /* resident from the start: dense, and routed when not streaming; with

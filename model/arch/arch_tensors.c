@@ -74,6 +74,10 @@ enum dim {
     D_STREAMS,   /* n_stream * n_embd */
     D_STREAM,    /* n_stream */
     D_STREAM_W,  /* weights of a row; n_embd of residual attention */
+    D_STREAM_RANK,
+    D_NGRAM,
+    D_NGRAM_ROWS,
+    D_NGRAM_TAPS,
     D_3,
     D_USED,
     D_QKV,
@@ -82,7 +86,11 @@ enum dim {
     D_GATE,        /* of attention's output: D_O or D_HEADS */
 };
 
-_Static_assert(SL_L_COUNT <= 8 * sizeof(sl_roles), "a role is a bit");
+_Static_assert(SL_L_ASKED <= 8 * sizeof(sl_roles), "a role is a bit");
+
+static bool in_set(sl_roles set, unsigned role) {
+    return role < SL_L_ASKED && (set & SL_ROLE(role));
+}
 
 struct rule {
     const char *name; /* after "blk.N." for layers */
@@ -107,6 +115,10 @@ static const struct rule global_rules[SL_G_NAMED] = {
     [SL_G_STREAMS_BASE] = {"output_hc_base.weight", {D_STREAM}, true},
     [SL_G_STREAMS_SCALE] = {"output_hc_scale.weight", {D_1}, true},
     [SL_G_STREAMS_SCORE] = {"output_res_score.weight", {D_EMBD}, true},
+    [SL_G_STREAMS_NORM] = {"output_hc_norm.weight", {D_STREAMS}, true},
+    [SL_G_STREAMS_DOWN] = {"output_hc_down.weight", {D_STREAMS, D_STREAM_RANK}, false},
+    [SL_G_STREAMS_UP] = {"output_hc_up.weight", {D_STREAM_RANK, D_STREAMS}, false},
+    [SL_G_NGRAMS] = {"per_layer_token_embd.weight", {D_NGRAM, D_NGRAM_ROWS}, false},
 };
 
 static const struct rule layer_rules[SL_L_COUNT] = {
@@ -240,6 +252,20 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_DRAFT_NORM] = {"nextn.shared_head_norm.weight", {D_EMBD}, true},
     [SL_L_DRAFT_EMBD] = {"nextn.embed_tokens.weight", {D_EMBD, D_VOCAB}, false},
     [SL_L_DRAFT_OUTPUT] = {"nextn.shared_head_head.weight", {D_EMBD, D_VOCAB}, false},
+    [SL_L_LOW_MIX_NORM] = {"hc_attn_norm.weight", {D_STREAMS}, true},
+    [SL_L_LOW_MIX_DOWN] = {"hc_attn_down.weight", {D_STREAMS, D_STREAM_RANK}, false},
+    [SL_L_LOW_MIX_UP] = {"hc_attn_up.weight", {D_STREAM_RANK, D_STREAMS}, false},
+    [SL_L_LOW_MIX_INJECT] = {"hc_attn_inject.weight", {D_STREAMS, D_STREAM}, false},
+    [SL_L_LOW_FFN_NORM] = {"hc_ffn_norm.weight", {D_STREAMS}, true},
+    [SL_L_LOW_FFN_DOWN] = {"hc_ffn_down.weight", {D_STREAMS, D_STREAM_RANK}, false},
+    [SL_L_LOW_FFN_UP] = {"hc_ffn_up.weight", {D_STREAM_RANK, D_STREAMS}, false},
+    [SL_L_LOW_FFN_INJECT] = {"hc_ffn_inject.weight", {D_STREAMS, D_STREAM}, false},
+    [SL_L_NGRAM_KEY] = {"ple_key.weight", {D_EMBD, D_STREAMS}, false},
+    [SL_L_NGRAM_VALUE] = {"ple_value.weight", {D_EMBD, D_EMBD}, false},
+    [SL_L_NGRAM_KEY_NORM] = {"ple_norm_key.weight", {D_STREAMS}, true},
+    [SL_L_NGRAM_QUERY_NORM] = {"ple_norm_query.weight", {D_STREAMS}, true},
+    [SL_L_NGRAM_CONV_NORM] = {"ple_norm_conv.weight", {D_STREAMS}, true},
+    [SL_L_NGRAM_CONV] = {"ple_conv1d.weight", {D_NGRAM_TAPS, D_STREAMS}, false},
 };
 
 /* What a layer of a kind must have, and what it may. */
@@ -367,7 +393,7 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_hp
     struct kind_roles r = {mixer->needs | ffn->needs | (arch->needs & may), 0};
     if (s->mixer == SL_MIXER_LATENT)
         r.needs |= latent_roles(&s->latent);
-    if (s->mixer == SL_MIXER_ATTENTION && s->attention.n_index_top)
+    if (s->mixer == SL_MIXER_ATTENTION && (s->attention.n_index_top || s->attention.pool))
         r.needs |= ROLES_BLOCKS;
     if (s->mixer == SL_MIXER_COMPRESSED && s->compressed.ratio)
         r.needs |= ROLES_COMPRESSED;
@@ -375,8 +401,10 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_hp
         r.needs |= ROLES_BLOCK_INDEX;
     if (hp->keep_every)
         r.needs |= SL_ROLE(SL_L_STREAMS_MIX_BASE) | SL_ROLE(SL_L_STREAMS_FFN_BASE);
-    else if (hp->n_stream)
+    else if (hp->n_stream && !hp->stream_rank)
         r.needs |= ROLES_STREAMS_MIX | ROLES_STREAMS_FFN;
+    if (hp->stream_rank)
+        r.needs &= ~(SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_FFN_NORM));
     if (s->mixer == SL_MIXER_KDA && s->kda.full)
         r.needs &= ~SL_ROLE(SL_L_KDA_DECAY_B);
     if (s->mixer == SL_MIXER_KDA && s->kda.full_gate)
@@ -420,6 +448,13 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_hp
     if (arch->v_of_k)
         r.needs &= ~SL_ROLE(SL_L_ATTN_V);
     return r;
+}
+
+/* Has the layer the tensor of a role that no architecture asks for? It is then required. */
+static bool has_by_spec(const struct sl_hparams *hp, const struct sl_layer_spec *s, unsigned role) {
+    if (role < SL_L_ASKED)
+        return false;
+    return role < SL_L_NGRAM_KEY ? hp->stream_rank > 0 : s->ngram.n_taps > 0;
 }
 
 /* s: the layer's; NULL for tensors that are in none. */
@@ -558,7 +593,9 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     case D_INDEX_Q:
         if (z)
             return (uint64_t)z->n_index_head * z->index_dim;
-        return c ? (uint64_t)c->n_index_head * c->index_dim : (uint64_t)a->n_head_kv * a->index_dim;
+        if (!c)
+            return (uint64_t)(a->pool ? a->n_pool_head : a->n_head_kv) * a->index_dim;
+        return (uint64_t)c->n_index_head * c->index_dim;
     case D_INDEX_DIM:
         return z ? z->index_dim : c ? c->index_dim : a->index_dim;
     case D_INDEX_HEADS:
@@ -579,6 +616,14 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return hp->n_stream;
     case D_STREAM_W:
         return hp->keep_every ? hp->n_embd : (uint64_t)hp->n_stream * (2 + hp->n_stream);
+    case D_STREAM_RANK:
+        return hp->stream_rank;
+    case D_NGRAM:
+        return hp->ngram.dim;
+    case D_NGRAM_ROWS:
+        return hp->ngram.n_rows;
+    case D_NGRAM_TAPS:
+        return s->ngram.n_taps;
     case D_3:
         return 3;
     case D_USED:
@@ -745,12 +790,20 @@ static bool has_global(const struct sl_arch *arch, const struct sl_hparams *hp, 
     case SL_G_OUTPUT_NORM_BIAS:
     case SL_G_OUTPUT_BIAS:
         return arch->output_biases;
+    case SL_G_OUTPUT_NORM:
+        return !hp->stream_rank;
     case SL_G_STREAMS:
     case SL_G_STREAMS_BASE:
     case SL_G_STREAMS_SCALE:
-        return hp->n_stream > 0 && !hp->keep_every;
+        return hp->n_stream > 0 && !hp->keep_every && !hp->stream_rank;
     case SL_G_STREAMS_SCORE:
         return hp->keep_every > 0;
+    case SL_G_STREAMS_NORM:
+    case SL_G_STREAMS_DOWN:
+    case SL_G_STREAMS_UP:
+        return hp->stream_rank > 0;
+    case SL_G_NGRAMS:
+        return hp->ngram.n_head > 0;
     case SL_G_LAYER_EMBD:
     case SL_G_LAYER_PROJ:
     case SL_G_LAYER_PROJ_NORM:
@@ -788,12 +841,13 @@ static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
     const struct sl_layer_spec *spec = &m->layers[layer].spec;
     sl_roles allowed = roles_of(m->arch, &m->hp, spec).may;
     for (unsigned role = 0; role < SL_L_COUNT; role++) {
-        if (!(allowed & SL_ROLE(role)) || !is_named(m->arch, role, rest))
+        if (!(in_set(allowed, role) || has_by_spec(&m->hp, spec, role)) ||
+            !is_named(m->arch, role, rest))
             continue;
         if (m->layers[layer].t[role])
             return fail_tensor(m, t, SL_ERR_CORRUPT, err, "%s is the same tensor",
                                name_of(m->arch, role));
-        bool idle = spec->attention.kv_back && ROLES_KV & SL_ROLE(role); /* left on disk */
+        bool idle = spec->attention.kv_back && in_set(ROLES_KV, role); /* left on disk */
         m->layers[layer].t[role] = idle ? NULL : t;
         return SL_OK;
     }
@@ -817,6 +871,22 @@ static enum sl_status find_vocab(struct sl_model *m, struct sl_err *err) {
     return SL_OK;
 }
 
+/* The table of n-grams has as many rows as its heads choose among, or more. */
+static enum sl_status find_ngrams(struct sl_model *m, struct sl_err *err) {
+    const struct sl_gguf_tensor *t = m->global[SL_G_NGRAMS];
+    struct sl_ngram_spec *n = &m->hp.ngram;
+    uint64_t needed = 0;
+    for (uint32_t h = 0; h < n->n_head; h++) {
+        uint64_t end = (uint64_t)n->offset[h] + n->size[h];
+        needed = end > needed ? end : needed;
+    }
+    if (t && (t->ne[1] < needed || t->ne[1] > INT32_MAX))
+        return fail_tensor(m, t, SL_ERR_CORRUPT, err,
+                           "%" PRIu64 " rows, its heads choose among %" PRIu64, t->ne[1], needed);
+    n->n_rows = t ? (uint32_t)t->ne[1] : 0;
+    return SL_OK;
+}
+
 static enum sl_status missing(const struct sl_model *m, struct sl_err *err, const char *name) {
     return sl_fail(err, SL_ERR_CORRUPT, "%.160s: tensor '%s' is missing",
                    sl_gguf_file_path(m->gguf, 0), name);
@@ -829,7 +899,7 @@ static enum sl_status check_joined(const struct sl_model *m, uint32_t l, sl_role
     for (size_t i = 0; i < sizeof joined / sizeof joined[0]; i++) {
         const struct sl_gguf_tensor *t = layer->t[joined[i].role];
         for (unsigned role = 0; t && role < SL_L_COUNT; role++)
-            if (joined[i].for_roles & SL_ROLE(role) && layer->t[role])
+            if (in_set(joined[i].for_roles, role) && layer->t[role])
                 return fail_tensor(m, t, SL_ERR_CORRUPT, err, "blk.%" PRIu32 ".%s is there too", l,
                                    name_of(m->arch, role));
         if (t)
@@ -885,6 +955,7 @@ enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
     if (!m->global[SL_G_TOKEN_EMBD])
         return missing(m, err, global_rules[SL_G_TOKEN_EMBD].name);
     SL_TRY(find_vocab(m, err));
+    SL_TRY(find_ngrams(m, err));
     if (!m->global[SL_G_OUTPUT])
         m->global[SL_G_OUTPUT] = m->global[SL_G_TOKEN_EMBD]; /* tied */
     if (m->hp.n_embd_layer)
@@ -899,7 +970,7 @@ enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
             const struct sl_gguf_tensor *t = layer->t[role];
             if (t) {
                 status = check_shape(m, &layer->spec, t, &layer_rules[role], err);
-            } else if (required & SL_ROLE(role)) {
+            } else if (in_set(required, role) || has_by_spec(&m->hp, &layer->spec, role)) {
                 char name[64];
                 snprintf(name, sizeof name, "blk.%" PRIu32 ".%s", l, name_of(m->arch, role));
                 status = missing(m, err, name);

@@ -66,6 +66,10 @@ struct sl_attention_spec {
      * attend to n_index_top blocks alone: the last n_index_local, and those for which an indexer,
      * with a head of index_dim elements for each KV head, has the highest scores. 0: to all. */
     uint32_t index_dim, index_block, n_index_top, n_index_local;
+    /* Or: all heads attend to the n_pool_top complete blocks of `pool` positions for whose mean key
+     * an indexer of n_pool_head heads of index_dim elements has the highest scores, and to the
+     * positions behind the last complete block. 0: to all. */
+    uint32_t pool, n_pool_head, n_pool_top;
 };
 
 struct sl_delta_spec {
@@ -74,6 +78,7 @@ struct sl_delta_spec {
     uint32_t head_dim; /* of all of them */
     uint32_t n_taps;   /* positions that the convolution reads, its own included */
     bool grouped;      /* value head h reads key head h / (n_head / n_head_k), else h % n_head_k */
+    bool gate_sigmoid; /* the output's gate goes through a sigmoid, not SiLU */
 };
 
 struct sl_conv_spec {
@@ -157,6 +162,13 @@ static inline uint32_t sl_compressed_width(const struct sl_compressed_spec *c) {
 static inline uint32_t sl_compressed_index_width(const struct sl_compressed_spec *c) {
     return !c->n_index_top ? 0 : c->overlap ? 2 * c->index_dim : c->index_dim;
 }
+
+/* Before the layer, embeddings of n-grams (sl_ngram_spec) are added to its streams, by way of a
+ * convolution over n_taps positions, `step` apart. n_taps 0: none are. */
+struct sl_ngram_layer_spec {
+    uint32_t n_taps, step;
+    uint32_t n; /* channels: elements of all streams */
+};
 
 enum sl_router_kind {
     SL_ROUTER_KIND_SOFTMAX,
@@ -244,7 +256,8 @@ struct sl_layer_spec {
     bool situ;   /* SL_EXPERT_SITU in their place, of limit and */
     float limit_up;
     bool parallel; /* the feed-forward part reads what attention read, not what it gave */
-    struct sl_experts_spec experts; /* of SL_FFN_EXPERTS */
+    struct sl_experts_spec experts;   /* of SL_FFN_EXPERTS */
+    struct sl_ngram_layer_spec ngram; /* of any */
     bool draft; /* it drafts tokens: its input is made of a token and of the state before it */
 };
 

@@ -30,6 +30,23 @@ struct sl_rope_spec {
 };
 #define SL_MAX_ROPES 4u
 
+/* Embeddings of n-grams: a table whose rows a token chooses together with those before it. Of n = 2
+ * to n_gram tokens, t[0] the last, the hash is the xor of t[j] * mul[j] for j < n, and per_gram
+ * heads of each n have a row each, offset[head] + hash % size[head]. A token eos, and what is
+ * before it or before the text, count as eos. Rows of all heads, one after another, are a row's
+ * n_embd elements. */
+#define SL_MAX_NGRAM       3u
+#define SL_MAX_NGRAM_HEADS 64u
+struct sl_ngram_spec {
+    uint32_t n_gram, per_gram;
+    uint32_t n_head; /* per_gram of each n; 0: no layer has them */
+    uint32_t dim;    /* elements of a row of the table */
+    uint32_t n_rows; /* of the table */
+    uint32_t eos;
+    uint64_t mul[SL_MAX_NGRAM];
+    uint32_t offset[SL_MAX_NGRAM_HEADS], size[SL_MAX_NGRAM_HEADS];
+};
+
 /* What all layers share. Units: elements and counts unless named otherwise. Zero = absent. */
 struct sl_hparams {
     uint32_t n_layer, n_ctx_train, n_embd, n_vocab;
@@ -41,14 +58,16 @@ struct sl_hparams {
     bool draft_plain; /* they read states as layers leave them, not behind the norm of the output */
     /* Hyper-connections: the residual stream is n_stream streams of n_embd elements. 0: one, which
      * every part is added to. Else how many Sinkhorn iterations their mixture goes through, and
-     * what is added to sums. */
-    uint32_t n_stream, stream_iters;
+     * what is added to sums; or the rank of the gates through which parts read them, which then
+     * norm them too: layers and output have no norms besides. */
+    uint32_t n_stream, stream_iters, stream_rank;
     float stream_eps;
     /* Not 0: residual attention in place of hyper-connections. Parts are added to the first of the
      * streams; every keep_every-th layer, the first too, puts what it is there into the next of the
      * others and starts it again with what its mixer gives. Parts read a weighted sum of those that
      * are in use. */
     uint32_t keep_every;
+    struct sl_ngram_spec ngram;
     uint32_t n_embd_layer; /* of each token and layer an embedding of its own; 0 = none */
     float norm_eps;
     float embd_scale;      /* of the embedding's rows; 1 = none */
@@ -99,6 +118,11 @@ enum sl_global_role {
     SL_G_STREAMS_BASE,  /* output_hc_base.weight  [n_stream] f32 */
     SL_G_STREAMS_SCALE, /* output_hc_scale.weight [1] f32 */
     SL_G_STREAMS_SCORE, /* residual attention: output_res_score.weight [n_embd] f32 */
+    /* The same by way of a low rank: norms of all streams, to the rank, and back to gates. */
+    SL_G_STREAMS_NORM, /* output_hc_norm.weight  [n_stream * n_embd] f32 */
+    SL_G_STREAMS_DOWN, /* output_hc_down.weight  [n_stream * n_embd, stream_rank] */
+    SL_G_STREAMS_UP,   /* output_hc_up.weight    [stream_rank, n_stream * n_embd] */
+    SL_G_NGRAMS,       /* per_layer_token_embd.weight [ngram.dim, ngram.n_rows] */
     /* The tokens' embeddings once more, as what layers' embeddings are made of: any layer needs
      * them, so that a slice may have them without being where ids become rows. */
     SL_G_LAYER_TOKENS,
@@ -267,8 +291,30 @@ enum sl_layer_role {
     SL_L_DRAFT_NORM,       /* nextn.shared_head_norm.weight */
     SL_L_DRAFT_EMBD,       /* nextn.embed_tokens.weight     [n_embd, n_vocab] */
     SL_L_DRAFT_OUTPUT,     /* nextn.shared_head_head.weight [n_embd, n_vocab] */
+    /* Hyper-connections by way of a low rank, of the mixer and of the feed-forward part: norms of
+     * all streams [n_stream * n_embd], to the rank and back [., stream_rank], and from the normed
+     * streams to how much of the part's output goes to each [n_stream * n_embd, n_stream]. */
+    SL_L_LOW_MIX_NORM,
+    SL_L_LOW_MIX_DOWN,
+    SL_L_LOW_MIX_UP,
+    SL_L_LOW_MIX_INJECT,
+    SL_L_LOW_FFN_NORM,
+    SL_L_LOW_FFN_DOWN,
+    SL_L_LOW_FFN_UP,
+    SL_L_LOW_FFN_INJECT,
+    /* Embeddings of n-grams: to keys of all streams [n_embd, n_stream * n_embd], to a value
+     * [n_embd, n_embd]; norms [n_stream * n_embd] of keys, of the streams, of what the convolution
+     * reads; the latter [n_taps, n_stream * n_embd]. */
+    SL_L_NGRAM_KEY,
+    SL_L_NGRAM_VALUE,
+    SL_L_NGRAM_KEY_NORM,
+    SL_L_NGRAM_QUERY_NORM,
+    SL_L_NGRAM_CONV_NORM,
+    SL_L_NGRAM_CONV,
     SL_L_COUNT
 };
+/* Roles of which an architecture may ask; a layer has the others by its spec alone. */
+#define SL_L_ASKED ((unsigned)SL_L_LOW_MIX_NORM)
 
 struct sl_layer {
     struct sl_layer_spec spec;

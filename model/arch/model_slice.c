@@ -43,7 +43,16 @@ enum sl_status sl_model_slice_alone(const struct sl_model *m, uint32_t first, ui
     if (first + n < all)
         s.global[SL_G_OUTPUT_NORM] = s.global[SL_G_OUTPUT] = s.global[SL_G_OUTPUT_NORM_BIAS] =
             s.global[SL_G_OUTPUT_BIAS] = s.global[SL_G_STREAMS] = s.global[SL_G_STREAMS_BASE] =
-                s.global[SL_G_STREAMS_SCALE] = s.global[SL_G_STREAMS_SCORE] = NULL;
+                s.global[SL_G_STREAMS_SCALE] = s.global[SL_G_STREAMS_SCORE] =
+                    s.global[SL_G_STREAMS_NORM] = s.global[SL_G_STREAMS_DOWN] =
+                        s.global[SL_G_STREAMS_UP] = NULL;
+    bool ngrams = false;
+    for (uint32_t l = 0; l < n; l++)
+        ngrams |= s.layers[l].spec.ngram.n_taps > 0;
+    if (!ngrams) {
+        s.hp.ngram = (struct sl_ngram_spec){0};
+        s.global[SL_G_NGRAMS] = NULL;
+    }
     *out_slice = s;
     return SL_OK;
 }

@@ -14,6 +14,7 @@ static const struct sl_message_limits with_tails = {.n_micro_batches = 2,
                                                     .seq_pages = 4,
                                                     .n_pages = 9,
                                                     .n_tails = 5,
+                                                    .n_before = SL_STEP_BEFORE,
                                                     .n_row = 8,
                                                     .n_embd = 4,
                                                     .n_vocab = 70,
@@ -104,13 +105,14 @@ static void take_pages(struct walk *w, const char *name, uint64_t n_seq) {
 
 /* What both sides have agreed on. */
 #define AGREED                                                                                     \
-    const uint64_t has_tails = w->l->n_tails > 0, n_seq = w->l->n_seq, n_row = w->l->n_row,        \
-                   n_embd = w->l->n_embd, n_vocab = w->l->n_vocab, n_routed = w->l->n_routed,      \
-                   n_expert = w->l->n_expert, page_bytes = w->l->page_bytes,                       \
-                   tail_bytes = w->l->tail_bytes, heat_bytes = w->l->heat_bytes,                   \
-                   n_blocks = (n_vocab + 63) / 64;                                                 \
-    (void)has_tails, (void)n_seq, (void)n_row, (void)n_embd, (void)n_vocab, (void)n_routed,        \
-        (void)n_expert, (void)page_bytes, (void)tail_bytes, (void)heat_bytes, (void)n_blocks;
+    const uint64_t has_tails = w->l->n_tails > 0, n_before = w->l->n_before, n_seq = w->l->n_seq,  \
+                   n_row = w->l->n_row, n_embd = w->l->n_embd, n_vocab = w->l->n_vocab,            \
+                   n_routed = w->l->n_routed, n_expert = w->l->n_expert,                           \
+                   page_bytes = w->l->page_bytes, tail_bytes = w->l->tail_bytes,                   \
+                   heat_bytes = w->l->heat_bytes, n_blocks = (n_vocab + 63) / 64;                  \
+    (void)has_tails, (void)n_before, (void)n_seq, (void)n_row, (void)n_embd, (void)n_vocab,        \
+        (void)n_routed, (void)n_expert, (void)page_bytes, (void)tail_bytes, (void)heat_bytes,      \
+        (void)n_blocks;
 /* What an answer has of its request, which comes to other fields of that for other requests. */
 #define ASKED                                                                                      \
     const uint64_t well = value_of(w, "status") == 0,                                              \
@@ -235,6 +237,7 @@ static void a_step(struct message *m, const struct sl_message_limits *l, uint8_t
     s.failed = m->arrays.failed;
     for (uint32_t i = 0; i < 4; i++) {
         sl_step_add(&s, i % 2, 30 + i, 8 - i, 4 - i, 60 + i);
+        sl_step_add_before(&s, (const uint32_t[]){10, 11, 12, 13}, i);
         if (i < 2)
             sl_step_add_out(&s, 0.5f + (float)i);
     }
@@ -248,7 +251,7 @@ static void a_step(struct message *m, const struct sl_message_limits *l, uint8_t
 static void steps(void **state) {
     (void)state;
     struct sl_message_limits without = with_tails;
-    without.n_tails = 0;
+    without.n_tails = without.n_before = 0;
     for (uint32_t i = 0; i < 4; i++) {
         const struct sl_message_limits *l = i < 2 ? &with_tails : &without;
         uint8_t sent = i % 2 ? SL_SENT_ROWS : SL_SENT_NONE;
@@ -275,6 +278,7 @@ static void steps(void **state) {
         are(w, "row_len", s.row_len, 16);
         are(w, "out_rows", s.out_rows, 8);
         are(w, "sums_at", s.sums_at, 8);
+        are(w, "before", s.before, l->n_before ? 32 : 0);
         are(w, "failed", m.arrays.failed, 4);
         are(w, "rows", m.arrays.rows, sent ? 4 * 4 * l->n_row : 0);
         end_message(&m);

@@ -5,8 +5,8 @@
 
 #define MAX_ROWS 200u
 
-static uint32_t tables[8 * MAX_ROWS + SL_STEP_SEQNOS];
-static uint32_t packed[8 * MAX_ROWS + SL_STEP_SEQNOS];
+static uint32_t tables[(8 + SL_STEP_BEFORE) * MAX_ROWS + SL_STEP_SEQNOS];
+static uint32_t packed[(8 + SL_STEP_BEFORE) * MAX_ROWS + SL_STEP_SEQNOS];
 static uint8_t failed[MAX_ROWS];
 
 /* Every element has a number of its own. */
@@ -61,9 +61,29 @@ static void without_outputs(void **state) {
     assert_int_equal(packed[6 * MAX_ROWS + SL_STEP_SEQNOS], 0xeeeeeeee);
 }
 
+/* The tokens before a row's own, as far as there are any. */
+static void before(void **state) {
+    (void)state;
+    static const uint32_t text[] = {50, 51, 52, 53};
+    struct sl_step s = sl_step_lay(tables, MAX_ROWS, MAX_ROWS);
+    s.failed = failed;
+    sl_step_begin(&s);
+    for (uint32_t pos = 0; pos < 4; pos++) {
+        sl_step_add(&s, 0, pos, 0, 0, text[pos]);
+        assert_true(s.before[pos * SL_STEP_BEFORE] == SL_NO_TOKEN);
+        sl_step_add_before(&s, text, pos);
+    }
+    for (uint32_t pos = 0; pos < 4; pos++)
+        for (uint32_t j = 0; j < SL_STEP_BEFORE; j++)
+            assert_int_equal(s.before[pos * SL_STEP_BEFORE + j],
+                             j < pos ? text[pos - 1 - j] : SL_NO_TOKEN);
+    assert_true(s.before + 4 * SL_STEP_BEFORE <= tables + sl_step_elems(MAX_ROWS, MAX_ROWS));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packs),
+        cmocka_unit_test(before),
         cmocka_unit_test(without_outputs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
