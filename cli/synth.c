@@ -311,7 +311,8 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         "synth",
         "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral (mixtral-8x7b), "
         "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
-        "deepseek-v3, deepseek-v3.2, deepseek-v4-flash, kimi-k2, glm-4.7-flash, glm-5.2, "
+        "deepseek-v3, deepseek-v3.2, deepseek-v4-flash, qwen3.8-flash-next, kimi-k2, "
+        "glm-4.7-flash, glm-5.2, "
         "gemma4-26b, llama4-scout, "
         "glm-4.5-air, minimax-m2, minimax-m3, "
         "lfm2-8b-a1b, granite-4-h-small, jamba-mini, nemotron-3-nano, kimi-linear-48b-a3b, "
@@ -334,7 +335,8 @@ static const struct sl_arg args[] = {
     {SL_ARG_STRING, 0, "--preset", "NAME", &given.preset,
      "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b, gpt-oss-120b, "
      "qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, deepseek-v3, deepseek-v3.2, "
-     "deepseek-v4-flash, kimi-k2, glm-4.7-flash, glm-5.2, gemma4-26b, llama4-scout, glm-4.5-air, "
+     "deepseek-v4-flash, qwen3.8-flash-next, kimi-k2, glm-4.7-flash, glm-5.2, gemma4-26b, "
+     "llama4-scout, glm-4.5-air, "
      "minimax-m2 or "
      "minimax-m3",
      false},
@@ -460,7 +462,11 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 0, "--out-groups", "N", &given.c.n_group_out,
      "groups of heads with an output matrix each (deepseek4; default 2)", false},
     {SL_ARG_U32, 0, "--out-lora", "N", &given.c.n_lora_out,
-     "rank of such a matrix (deepseek4; default 32)", false},
+     "rank of such a matrix, or of hyper-connections (deepseek4, qwen4exp; default 32)", false},
+    {SL_ARG_U32, 0, "--ngram-heads", "N", &given.c.n_ngram_head,
+     "heads of each n-gram (qwen4exp; default 2)", false},
+    {SL_ARG_U32, 0, "--ngram-rows", "N", &given.c.n_ngram_rows,
+     "rows of the table for each head (qwen4exp; default 251)", false},
     {SL_ARG_U32, 0, "--table-layers", "N", &given.c.n_layer_table,
      "first layers whose experts a table of tokens says (deepseek4; default 1)", false},
     {SL_ARG_U32, 0, "--index-heads", "N", &given.c.n_index_head,
@@ -471,7 +477,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 0, "--index-every", "N", &given.c.index_every,
      "every N-th layer has an indexer, from the first on (glm-dsa; default: all)", false},
     {SL_ARG_U32, 0, "--index-block", "N", &given.c.index_block,
-     "positions of a block, which it then chooses (minimax-m3; default 16)", false},
+     "positions of a block, which it then chooses (minimax-m3, qwen4exp; default 16)", false},
     {SL_ARG_U32, 0, "--index-local", "N", &given.c.n_index_local,
      "last blocks of a row that are always among them (minimax-m3; default 1)", false},
     {SL_ARG_U32, 0, "--window-latent", "N", &given.c.n_latent_window,

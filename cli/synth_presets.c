@@ -12,6 +12,7 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
         uint32_t index_dim, n_index_top, index_block;
         uint32_t n_taps, n_state, n_delta_head, n_delta_head_k, delta_dim, attn_every, moe_step;
         float rope_base, router_scale;
+        uint32_t n_ngram_head, n_ngram_rows;
         uint32_t n_lora_q, n_group_out, n_lora_out, n_layer_table, window, n_index_head;
         float yarn_factor;
         const char *pattern;
@@ -64,6 +65,34 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
          .yarn_factor = 16,
          .rope_base = 10000,
          .router_scale = 1.5f},
+        {.name = "qwen3.8-flash-next",
+         .arch = "qwen4exp",
+         .n_layer = 48,
+         .n_embd = 2560,
+         .n_head = 24,
+         .n_head_kv = 2,
+         .head_dim = 256,
+         .n_rot = 64,
+         .n_expert = 512,
+         .n_expert_used = 10,
+         .n_ff_expert = 640,
+         .n_ff_shared = 640,
+         .n_ff = 640,
+         .n_vocab = 248320,
+         .n_ctx = 262144,
+         .n_taps = 4,
+         .attn_every = 4,
+         .n_delta_head = 48,
+         .n_delta_head_k = 16,
+         .delta_dim = 128,
+         .index_dim = 128,
+         .n_index_head = 4,
+         .n_index_top = 2048,
+         .index_block = 4,
+         .n_lora_out = 320,
+         .n_ngram_head = 8,
+         .n_ngram_rows = 20000096,
+         .rope_base = 1e7f},
         {.name = "minimax-m2",
          .arch = "minimax-m2",
          .n_layer = 62,
@@ -212,7 +241,16 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
             c->n_index_top = shapes[i].n_index_top;
             c->index_block = shapes[i].index_block;
         }
-        if (shapes[i].n_lora_out) {
+        if (shapes[i].n_ngram_head) {
+            c->n_index_head = shapes[i].n_index_head;
+            c->n_lora_out = shapes[i].n_lora_out;
+            c->n_ngram_head = shapes[i].n_ngram_head;
+            c->n_ngram_rows = shapes[i].n_ngram_rows;
+            c->n_delta_head = shapes[i].n_delta_head;
+            c->n_delta_head_k = shapes[i].n_delta_head_k;
+            c->delta_dim = shapes[i].delta_dim;
+        }
+        if (shapes[i].n_group_out) {
             c->index_dim = shapes[i].index_dim;
             c->n_index_head = shapes[i].n_index_head;
             c->n_index_top = shapes[i].n_index_top;

@@ -355,6 +355,36 @@ static void print_compressed(const struct sl_model *m) {
     printf("\n");
 }
 
+/* Streams of low rank, attention over blocks of mean keys, and n-grams. */
+static void print_low_streams(const struct sl_model *m) {
+    const struct sl_ngram_spec *g = &m->hp.ngram;
+    const struct sl_attention_spec *a = NULL;
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < m->hp.n_layer; l++) {
+        const struct sl_layer_spec *s = &m->layers[l].spec;
+        bool pooled = s->mixer == SL_MIXER_ATTENTION && s->attention.pool;
+        n += pooled;
+        a = pooled ? &s->attention : a;
+    }
+    if (!m->hp.stream_rank)
+        return;
+    label("streams");
+    printf("%" PRIu32 " of the residual, read through gates of rank %" PRIu32 "\n", m->hp.n_stream,
+           m->hp.stream_rank);
+    if (a) {
+        label("blocks");
+        printf("in %" PRIu32 " layers %" PRIu32 " blocks of %" PRIu32 " that indexers of %" PRIu32
+               " heads of %" PRIu32 " choose by their mean keys\n",
+               n, a->n_pool_top, a->pool, a->n_pool_head, a->index_dim);
+    }
+    if (g->n_head) {
+        label("n-grams");
+        printf("of up to %" PRIu32 " tokens; %" PRIu32 " rows of %" PRIu32
+               " elements a token, of %" PRIu32 "\n",
+               g->n_gram, g->n_head, g->dim, g->n_rows);
+    }
+}
+
 /* Grouped-query attention over blocks that an indexer chooses: one shape for all such layers. */
 static void print_blocks(const struct sl_model *m) {
     const struct sl_attention_spec *a = NULL;
@@ -432,6 +462,7 @@ static void print_shapes(const struct sl_model *m) {
     print_latents(m, false);
     print_latents(m, true);
     print_compressed(m);
+    print_low_streams(m);
     print_blocks(m);
     print_delta(m);
     print_conv(m);

@@ -54,7 +54,9 @@ struct sl_inspect {
     uint32_t nextn_layer; /* UINT32_MAX: there are none */
     struct sl_layer_experts layer[SL_MAX_LAYERS];
     uint64_t routed_per_token_bytes; /* what one token reads of the experts */
-    uint64_t dense_per_token_bytes;  /* what every token reads: all but experts and embedding */
+    uint64_t table_elems,
+        table_bytes;                /* of which a token reads a few rows, besides its embedding */
+    uint64_t dense_per_token_bytes; /* what every token reads: all but experts and such tables */
     uint64_t active_elems, n_token, n_merge;
 };
 

@@ -85,6 +85,10 @@ static void count_tensor(struct sl_inspect *in, const struct sl_gguf_tensor *t) 
         sums[i]->bytes += t->size_bytes;
         sums[i]->bytes_of[t->dtype] += t->size_bytes;
     }
+    if (strncmp(name, "per_layer_token_embd.", 21) == 0) {
+        in->table_elems += n;
+        in->table_bytes += t->size_bytes;
+    }
     if (in_layer && !nextn && layer < SL_MAX_LAYERS) {
         if (layer >= in->n_layer)
             in->n_layer = layer + 1;
@@ -139,8 +143,8 @@ enum sl_status sl_inspect_open(const char *path, struct sl_inspect *out, struct 
     read_keys(in);
     for (uint64_t i = 0; i < sl_gguf_n_tensors(in->gguf); i++)
         count_tensor(in, sl_gguf_tensor_at(in->gguf, i));
-    in->active_elems =
-        in->total.n_elems - in->of[SL_PURPOSE_NEXTN].n_elems - in->of[SL_PURPOSE_MEDIA].n_elems;
+    in->active_elems = in->total.n_elems - in->of[SL_PURPOSE_NEXTN].n_elems -
+                       in->of[SL_PURPOSE_MEDIA].n_elems - in->table_elems;
     for (uint32_t l = 0; l < in->n_layer; l++) {
         const struct sl_layer_experts *x = &in->layer[l];
         uint64_t k = x->n_used < x->n_expert ? x->n_used : x->n_expert;
@@ -149,7 +153,8 @@ enum sl_status sl_inspect_open(const char *path, struct sl_inspect *out, struct 
             in->active_elems -= x->n_elems / x->n_expert * (x->n_expert - k);
     }
     in->dense_per_token_bytes = in->total.bytes - in->of[SL_PURPOSE_EXPERTS].bytes -
-                                in->of[SL_PURPOSE_NEXTN].bytes - in->of[SL_PURPOSE_MEDIA].bytes;
+                                in->of[SL_PURPOSE_NEXTN].bytes - in->of[SL_PURPOSE_MEDIA].bytes -
+                                in->table_bytes;
     if (in->of[SL_PURPOSE_OUTPUT].n_tensors > 0) /* else the embedding is the output matrix too */
         in->dense_per_token_bytes -= in->of[SL_PURPOSE_EMBEDDING].bytes;
 

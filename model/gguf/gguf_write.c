@@ -101,6 +101,10 @@ void sl_gguf_array_begin_i32(struct sl_gguf_writer *w, const char *key) {
     array_begin(w, key, SL_GGUF_I32);
 }
 
+void sl_gguf_array_begin_u64(struct sl_gguf_writer *w, const char *key) {
+    array_begin(w, key, SL_GGUF_U64);
+}
+
 void sl_gguf_array_begin_f32(struct sl_gguf_writer *w, const char *key) {
     array_begin(w, key, SL_GGUF_F32);
 }
@@ -114,6 +118,11 @@ void sl_gguf_array_add_str(struct sl_gguf_writer *w, const char *text, size_t le
 }
 
 void sl_gguf_array_add_i32(struct sl_gguf_writer *w, int32_t v) {
+    put(&w->array, &v, sizeof v);
+    w->n_array++;
+}
+
+void sl_gguf_array_add_u64(struct sl_gguf_writer *w, uint64_t v) {
     put(&w->array, &v, sizeof v);
     w->n_array++;
 }

@@ -39,13 +39,16 @@ void sl_gguf_write_f32(struct sl_gguf_writer *w, const char *key, float v);
 void sl_gguf_write_bool(struct sl_gguf_writer *w, const char *key, bool v);
 void sl_gguf_write_str(struct sl_gguf_writer *w, const char *key, const char *text);
 
-/* An array of strings, int32, float32 or bool: begin, add each, end. key is borrowed until end. */
+/* An array of strings, int32, uint64, float32 or bool: begin, add each, end. key is borrowed until
+ * end. */
 void sl_gguf_array_begin_str(struct sl_gguf_writer *w, const char *key);
 void sl_gguf_array_begin_i32(struct sl_gguf_writer *w, const char *key);
+void sl_gguf_array_begin_u64(struct sl_gguf_writer *w, const char *key);
 void sl_gguf_array_begin_f32(struct sl_gguf_writer *w, const char *key);
 void sl_gguf_array_begin_bool(struct sl_gguf_writer *w, const char *key);
 void sl_gguf_array_add_str(struct sl_gguf_writer *w, const char *text, size_t len);
 void sl_gguf_array_add_i32(struct sl_gguf_writer *w, int32_t v);
+void sl_gguf_array_add_u64(struct sl_gguf_writer *w, uint64_t v);
 void sl_gguf_array_add_f32(struct sl_gguf_writer *w, float v);
 void sl_gguf_array_add_bool(struct sl_gguf_writer *w, bool v);
 void sl_gguf_array_end(struct sl_gguf_writer *w);

@@ -57,6 +57,8 @@ const struct sl_synth_config sl_synth_default = {
     .n_group_out = 2,
     .n_lora_out = 32,
     .n_layer_table = 1,
+    .n_ngram_head = 2,
+    .n_ngram_rows = 251,
     .n_index_local = 1,
     .attn = {{SL_DTYPE_Q8_0}, 1},
     .ffn = {{SL_DTYPE_Q8_0}, 1},
@@ -421,6 +423,49 @@ static void write_v4(struct sl_gguf_writer *w, const struct sl_synth_config *c) 
     }
 }
 
+/* What only qwen4exp has: hyper-connections, an indexer, n-grams, which begin anew behind one token
+ * of some hundred. */
+static void write_flash(struct sl_gguf_writer *w, const struct sl_synth_config *c,
+                        uint32_t traits) {
+    static const uint64_t multipliers[SL_SYNTH_NGRAM] = {0x1d3f5a7b9c1dull, 0x0b85ec53a96bull,
+                                                         0x15f0c9e3774full};
+    uint32_t heads = sl_synth_ngram_heads(c), layer = sl_synth_ngram_layer(c);
+    char key[96];
+#define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
+    sl_gguf_write_u32(w, KEY("hyper_connection.count"), SL_SYNTH_STREAMS);
+    sl_gguf_write_u32(w, KEY("hyper_connection.low_rank"), c->n_lora_out);
+    sl_gguf_write_u32(w, KEY("attention.indexer.head_count"), c->n_index_head);
+    sl_gguf_write_u32(w, KEY("attention.indexer.key_length"), c->index_dim);
+    sl_gguf_write_u32(w, KEY("attention.indexer.top_k"), c->n_index_top);
+    sl_gguf_array_begin_i32(w, KEY("attention.compress_ratios"));
+    for (uint32_t l = 0; l < c->n_layer; l++)
+        sl_gguf_array_add_i32(w, sl_synth_attends(c, traits, l) ? (int32_t)c->index_block : 0);
+    sl_gguf_array_end(w);
+    if (layer == c->n_layer)
+        return;
+    sl_gguf_array_begin_i32(w, KEY("ple.layers"));
+    sl_gguf_array_add_i32(w, (int32_t)layer);
+    sl_gguf_array_end(w);
+    sl_gguf_write_u32(w, KEY("ple.ngram_size"), SL_SYNTH_NGRAM);
+    sl_gguf_write_u32(w, KEY("ple.heads_per_ngram"), c->n_ngram_head);
+    sl_gguf_write_u32(w, KEY("ple.conv_kernel"), 4);
+    sl_gguf_write_u32(w, KEY("ple.eos_token_id"), 7);
+    sl_gguf_write_u32(w, KEY("embedding_length_per_layer_input"), c->n_embd / heads);
+    sl_gguf_array_begin_u64(w, KEY("ple.layer_multipliers"));
+    for (uint32_t i = 0; i < SL_SYNTH_NGRAM; i++)
+        sl_gguf_array_add_u64(w, multipliers[i]);
+    sl_gguf_array_end(w);
+    sl_gguf_array_begin_u64(w, KEY("ple.head_offsets"));
+    for (uint32_t h = 0; h < heads; h++)
+        sl_gguf_array_add_u64(w, (uint64_t)h * c->n_ngram_rows);
+    sl_gguf_array_end(w);
+    sl_gguf_array_begin_u64(w, KEY("ple.head_vocab_sizes"));
+    for (uint32_t h = 0; h < heads; h++) /* the last row of some is not used */
+        sl_gguf_array_add_u64(w, c->n_ngram_rows > 1 ? c->n_ngram_rows - h % 2 : 1);
+    sl_gguf_array_end(w);
+#undef KEY
+}
+
 /* An indexer that chooses blocks. */
 static void write_blocks(struct sl_gguf_writer *w, const struct sl_synth_config *c) {
     char key[96];
@@ -609,6 +654,8 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
         write_blocks(w, c);
     if (traits & SL_SYNTH_V4)
         write_v4(w, c);
+    if (traits & SL_SYNTH_FLASH)
+        write_flash(w, c, traits);
     sl_gguf_write_f32(w, KEY("rope.freq_base"), c->rope_base);
     if (c->rope_base_window > 0 || traits & SL_SYNTH_NOTE)
         sl_gguf_write_f32(w, KEY("rope.freq_base_swa"),

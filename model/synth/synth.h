@@ -72,6 +72,10 @@ struct sl_synth_config {
     /* minimax-m3: positions of a block, of which it then chooses n_index_top, and how many of a
      * row's last ones are always among them. Its indexer has a head for each of the keys'. */
     uint32_t index_block, n_index_local;
+    /* qwen4exp: of each n-gram of two and of three tokens so many heads, with so many rows of a
+     * table each. Its hyper-connections have a rank of n_lora_out, and blocks of index_block
+     * positions of which n_index_top positions' worth are chosen. */
+    uint32_t n_ngram_head, n_ngram_rows;
     /* deepseek4: groups of heads with an output matrix of a rank each; the first so many layers
      * have a table of each token's experts. */
     uint32_t n_group_out, n_lora_out, n_layer_table;

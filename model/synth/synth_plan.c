@@ -25,6 +25,8 @@ static const struct sl_synth_family families[] = {
                       SL_SYNTH_POST_NORM | SL_SYNTH_EXPERT_FF | SL_SYNTH_DELTA | SL_SYNTH_DELTA_BA},
     {"qwen35moe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_SHARED_GATE | SL_SYNTH_QK_NORM_HEAD |
                       SL_SYNTH_POST_NORM | SL_SYNTH_EXPERT_FF | SL_SYNTH_DELTA | SL_SYNTH_SECTIONS},
+    {"qwen4exp", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_SHARED_GATE | SL_SYNTH_QK_NORM_HEAD |
+                     SL_SYNTH_EXPERT_FF | SL_SYNTH_DELTA | SL_SYNTH_SECTIONS | SL_SYNTH_FLASH},
     {"qwen35", SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_POST_NORM | SL_SYNTH_DELTA | SL_SYNTH_SECTIONS},
     {"deepseek2",
      SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_LATENT},
@@ -410,14 +412,46 @@ static void add_compressed(struct sl_synth_plan *p, const struct sl_synth_config
     add(p, SL_DTYPE_F32, SL_FILL_RANDOM, in, n, c->n_index_head, 0, "indexer.proj.weight", i);
 }
 
-/* One that chooses blocks of positions, for each KV head its own. */
-static void add_block_indexer(struct sl_synth_plan *p, const struct sl_synth_config *c,
-                              uint32_t l) {
+/* Hyper-connections by way of a low rank: of the output (l < 0), or of a part of a layer. */
+static void add_low_streams(struct sl_synth_plan *p, const struct sl_synth_config *c,
+                            const char *part, int l) {
+    uint64_t row = (uint64_t)SL_SYNTH_STREAMS * c->n_embd, rank = c->n_lora_out;
+    float in = (float)SL_SYNTH_STREAMS / sqrtf((float)row), low = 2 / sqrtf((float)rank);
+    enum sl_dtype dtype = pick(&c->attn, l < 0 ? 0 : (uint32_t)l);
+    char name[64];
+    snprintf(name, sizeof name, "%s_norm.weight", part);
+    add_norm(p, row, name, l);
+    snprintf(name, sizeof name, "%s_down.weight", part);
+    add(p, dtype, SL_FILL_RANDOM, in, row, rank, 0, name, l);
+    snprintf(name, sizeof name, "%s_up.weight", part);
+    add(p, dtype, SL_FILL_RANDOM, low, rank, row, 0, name, l);
+    snprintf(name, sizeof name, "%s_inject.weight", part);
+    if (l >= 0)
+        add(p, dtype, SL_FILL_RANDOM, in, row, SL_SYNTH_STREAMS, 0, name, l);
+}
+
+/* Embeddings of n-grams, but for their table. */
+static void add_ngrams(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+    static const char *const norms[] = {"ple_norm_key.weight", "ple_norm_query.weight",
+                                        "ple_norm_conv.weight"};
+    uint64_t n = c->n_embd, row = SL_SYNTH_STREAMS * n;
+    float in = 1 / sqrtf((float)n);
+    enum sl_dtype dtype = pick(&c->attn, l);
+    add(p, dtype, SL_FILL_RANDOM, in, n, row, 0, "ple_key.weight", (int)l);
+    add(p, dtype, SL_FILL_RANDOM, 0.5f * in, n, n, 0, "ple_value.weight", (int)l);
+    for (uint32_t i = 0; i < 3; i++)
+        add_norm(p, row, norms[i], (int)l);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f, 4, row, 0, "ple_conv1d.weight", (int)l);
+}
+
+/* One that chooses blocks of positions, n_head of them. */
+static void add_block_indexer(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l,
+                              uint32_t n_head) {
     int i = (int)l;
     uint64_t n = c->n_embd, dim = c->index_dim;
     float in = 1 / sqrtf((float)n);
     enum sl_dtype attn = pick(&c->attn, l);
-    add(p, attn, SL_FILL_RANDOM, in, n, c->n_head_kv * dim, 0, "indexer.q_proj.weight", i);
+    add(p, attn, SL_FILL_RANDOM, in, n, n_head * dim, 0, "indexer.q_proj.weight", i);
     add(p, attn, SL_FILL_RANDOM, in, n, dim, 0, "indexer.k_proj.weight", i);
     add_norm(p, dim, "indexer.q_norm.weight", i);
     add_norm(p, dim, "indexer.k_norm.weight", i);
@@ -565,7 +599,8 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     int i = (int)l;
     uint64_t n = c->n_embd;
     float in = 1 / sqrtf((float)n), share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
-    add_norm(p, n, "attn_norm.weight", i);
+    if (!(traits & SL_SYNTH_FLASH))
+        add_norm(p, n, "attn_norm.weight", i);
     if (k3_streams(c, traits)) {
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.7f * in, n, 0, 0, "attn_res_score.weight", i);
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.7f * in, n, 0, 0, "ffn_res_score.weight", i);
@@ -585,7 +620,15 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     if (traits & SL_SYNTH_LATENT && sl_synth_has_indexer(c, traits, l))
         add_indexer(p, c, l);
     if (traits & SL_SYNTH_BLOCKS && sl_synth_experts(c, l))
-        add_block_indexer(p, c, l);
+        add_block_indexer(p, c, l, c->n_head_kv);
+    if (traits & SL_SYNTH_FLASH) {
+        add_low_streams(p, c, "hc_attn", i);
+        add_low_streams(p, c, "hc_ffn", i);
+        if (sl_synth_attends(c, traits, l))
+            add_block_indexer(p, c, l, c->n_index_head);
+        if (l == sl_synth_ngram_layer(c))
+            add_ngrams(p, c, l);
+    }
     if (traits & SL_SYNTH_V4)
         add_compressed(p, c, l);
     else if (sl_synth_has_kda(c, traits, l))
@@ -605,7 +648,7 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     if (traits & SL_SYNTH_ONE_PART)
         return;
     uint32_t parts = sl_synth_parts(c->arch);
-    if (!(parts & SL_SYNTH_PARALLEL))
+    if (!(parts & SL_SYNTH_PARALLEL) && !(traits & SL_SYNTH_FLASH))
         add_norm(p, n,
                  traits & SL_SYNTH_POST_NORM ? "post_attention_norm.weight"
                  : parts & SL_SYNTH_DBRX     ? "attn_output_norm.weight"
@@ -755,7 +798,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         dense = dense || !c->n_expert_each[i];
     bool own_window = traits & SL_SYNTH_GEMMA4, pattern = parts & SL_SYNTH_PATTERN;
     bool blocks = traits & SL_SYNTH_BLOCKS, note = traits & SL_SYNTH_NOTE;
-    bool v4 = traits & SL_SYNTH_V4;
+    bool v4 = traits & SL_SYNTH_V4, flash = traits & SL_SYNTH_FLASH;
     const struct {
         const char *name;
         uint32_t value, min, max;
@@ -792,8 +835,10 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
          (traits & SL_SYNTH_ONE_PART || k3) && moe ? c->n_embd : 0},
         {"keep-every", c->keep_every, 0, k3 ? SL_MAX_LAYERS : UINT32_MAX},
         {"no-rope", c->no_rope, 0, parts & SL_SYNTH_MAMBA ? 1 : 0},
+        {"ngram-heads", c->n_ngram_head, 1, 32},
+        {"ngram-rows", c->n_ngram_rows, 1, 1u << 25},
         {"nextn", c->n_nextn, 0,
-         (traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT) && !kimi) || parts & SL_SYNTH_NEXTN
+         (traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT) && !kimi && !flash) || parts & SL_SYNTH_NEXTN
              ? SL_MAX_LAYERS - c->n_layer
              : 0},
         {"nextn-right", c->nextn_right, 0, c->n_nextn ? 100 : 0},
@@ -803,9 +848,9 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"table-layers", c->n_layer_table, 0, v4 ? c->n_layer : UINT32_MAX},
         {"index-heads", c->n_index_head, 1, 1024},
         {"index-dim", c->index_dim,
-         index || v4 ? sl_synth_latent_rot(c)
-         : blocks    ? sl_synth_rot(c)
-                     : 1,
+         index || v4       ? sl_synth_latent_rot(c)
+         : blocks || flash ? sl_synth_rot(c)
+                           : 1,
          1024},
         {"index-block", c->index_block, 1, 1u << 20},
         {"index-local", c->n_index_local, 1, blocks ? c->n_index_top : UINT32_MAX},
@@ -896,6 +941,14 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         return sl_fail(err, SL_ERR_CONFIG,
                        "--delta-heads is %u: must be a multiple of --delta-key-heads, which is %u",
                        c->n_delta_head, c->n_delta_head_k);
+    if (flash && (64 % c->index_block || c->n_index_top % c->index_block))
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--index-block is %u: must divide 64, and --index-top, which is %u",
+                       c->index_block, c->n_index_top);
+    if (flash && c->n_embd % sl_synth_ngram_heads(c))
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--ngram-heads is %u: twice as many must divide --embd, which is %u",
+                       c->n_ngram_head, c->n_embd);
     if (c->n_expert && !(traits & (SL_SYNTH_MOE | SL_SYNTH_MAY_MOE)))
         return sl_fail(err, SL_ERR_CONFIG, "%s has no experts: give --experts 0 --top-k 0",
                        c->arch);
@@ -930,10 +983,18 @@ enum sl_status sl_synth_plan(const struct sl_synth_config *c, struct sl_synth_pl
         add_layer(p, c, traits, l);
     for (uint32_t l = c->n_layer; l < c->n_layer + c->n_nextn; l++)
         add_nextn(p, c, l);
-    add_norm(p, n,
-             sl_synth_parts(c->arch) & SL_SYNTH_CONV ? "token_embd_norm.weight"
-                                                     : "output_norm.weight",
-             -1);
+    if (traits & SL_SYNTH_FLASH)
+        add_low_streams(p, c, "output_hc", -1);
+    else
+        add_norm(p, n,
+                 sl_synth_parts(c->arch) & SL_SYNTH_CONV ? "token_embd_norm.weight"
+                                                         : "output_norm.weight",
+                 -1);
+    if (traits & SL_SYNTH_FLASH && sl_synth_ngram_layer(c) < c->n_layer) {
+        uint64_t heads = sl_synth_ngram_heads(c);
+        add(p, c->embd, SL_FILL_RANDOM, 1, n / heads, heads * c->n_ngram_rows, 0,
+            "per_layer_token_embd.weight", -1);
+    }
     if (!c->tied)
         add(p, c->output, SL_FILL_SUCCESSOR, 1 / sqrtf((float)n), n, c->n_vocab, 0, "output.weight",
             -1);

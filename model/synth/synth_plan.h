@@ -41,6 +41,8 @@ enum {
     SL_SYNTH_V4 = 1 << 29, /* compressed attention, hyper-connections, first layers by a table */
     SL_SYNTH_K3 = 1 << 30, /* KDA with gates of one matrix and a bound; gates on attention; SiTU;
                               residual attention */
+    /* hyper-connections of low rank, an indexer, n-grams: qwen4exp */
+    SL_SYNTH_FLASH = 1u << 31,
 };
 /* The same of grouped-query families with parts of their own: sl_synth_parts. */
 enum {
@@ -151,6 +153,14 @@ static inline uint32_t sl_synth_ratio(const struct sl_synth_config *c, uint32_t 
     return c->n_layer < 8 ? few[layer % 3] : layer < 2 ? 0 : layer % 2 ? 128 : 4;
 }
 #define SL_SYNTH_STREAMS 4u
+/* qwen4exp: the layer with n-grams is the second, or the first with a delta net; none: n_layer. */
+static inline uint32_t sl_synth_ngram_layer(const struct sl_synth_config *c) {
+    return c->attn_every < 2 ? c->n_layer : c->attn_every == 2 || c->n_layer < 2 ? 0 : 1;
+}
+#define SL_SYNTH_NGRAM 3u
+static inline uint32_t sl_synth_ngram_heads(const struct sl_synth_config *c) {
+    return (SL_SYNTH_NGRAM - 1) * c->n_ngram_head;
+}
 
 /* Has the layer an indexer? GLM-5.2's have one where index_every is 0 and the file does not say. */
 static inline bool sl_synth_has_indexer(const struct sl_synth_config *c, uint32_t traits,

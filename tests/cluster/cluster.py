@@ -54,6 +54,7 @@ SHAPES = {
     "Kimi Delta Attention": ["--arch", "kimi-linear", "--layers", "5", "--shared-ff", "128"],
     "decays with a bound": ["--arch", "bailingmoe3", "--layers", "5", "--shared-ff", "128"],
     "residual attention": ["--arch", "kimi-k3", "--layers", "5", "--shared-ff", "128", "--expert-latent", "64"],
+    "n-grams": ["--arch", "qwen4exp", "--layers", "5", "--index-top", "16", "--index-block", "4"],
     "layers of one part": ["--arch", "nemotron_h_moe", "--layers", "6", "--pattern", "EM*E"],
     "short convolutions": ["--arch", "lfm2moe", "--layers", "5"],
     "latent attention": ["--arch", "deepseek2", "--layers", "5"],

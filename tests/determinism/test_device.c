@@ -370,7 +370,7 @@ static void other_shapes(void **state) {
         "maple",          "phimoe",      "lfm2moe",   "granitehybrid", "jamba",        "deepseek32",
         "nemotron_h_moe", "kimi-linear", "grovemoe",  "bailingmoe3",   "minimax-m3",   "dots3note",
         "deepseek4",      "gemma4",      "qwen35moe", "gpt-oss",       "mimo2",        "laguna",
-        "glm-dsa",        "mistral4",    "gemma4",    "kimi-k3"};
+        "glm-dsa",        "mistral4",    "gemma4",    "kimi-k3",       "qwen4exp"};
     static const struct setting settings[] = {
         {.where = SL_EXPERTS_STREAMED,
          .device_percent = 40,
@@ -432,6 +432,8 @@ static void other_shapes(void **state) {
             c.n_ff_shared = c.n_ff_expert, c.n_lora_q = 64;
         if (i == 30) /* each second layer attends to what the one before it chose */
             c.n_index_top = 20, c.index_every = 2;
+        if (i == 34) /* the layer with n-grams is on another device than the tokens' embeddings */
+            c.n_index_top = 16, c.index_block = 4;
         open_model(&m, &c);
         run_setting(m.model, &(struct setting){.cpu = true, .parallel = 2, .batch = 64}, &plain);
         /* One card's messages do not tell where its experts are: these take turns there. */

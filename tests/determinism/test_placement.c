@@ -746,6 +746,26 @@ static void compressed(void **state) {
     compare_all(&(struct subject){.name = "compressed", .config = &c});
 }
 
+/* Attention over blocks of mean keys, streams of low rank, rows of n-grams. */
+static void pooled(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("qwen4exp");
+    c.n_expert = 11;
+    c.n_expert_used = 3;
+    c.n_ff_shared = 128;
+    c.n_rot = 16;
+    c.n_delta_head = 6;
+    c.n_delta_head_k = 3;
+    c.delta_dim = 40;
+    c.n_lora_out = 64;
+    c.n_index_head = 5;
+    c.index_dim = 48;
+    c.n_index_top = 20;
+    c.index_block = 4;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_0, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "pooled", .config = &c});
+}
+
 /* Keys' and values' projections in one matrix; a query from one matrix. */
 static void joined_latents(void **state) {
     (void)state;
@@ -866,6 +886,7 @@ int main(void) {
         cmocka_unit_test(chosen_blocks),
         cmocka_unit_test(latents_of_windows),
         cmocka_unit_test(compressed),
+        cmocka_unit_test(pooled),
         cmocka_unit_test(joined_latents),
         cmocka_unit_test(parts_with_norms),
         cmocka_unit_test(layers_with_embeddings),

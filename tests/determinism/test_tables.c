@@ -104,6 +104,8 @@ static void run_setting(struct test_model *m, const struct setting *t, struct ou
         fail_msg("%s: %s", describe(t), test_err.text);
     /* Each stage has its layers' part, where these end as blocks do. */
     const struct sl_gguf_tensor *table = m->model->global[SL_G_LAYER_EMBD];
+    if (!table)
+        table = m->model->global[SL_G_NGRAMS];
     uint64_t kept = t->streamed || !table ? 0 : table->size_bytes, shown = sl_metric(table_bytes);
     assert_true(m->model->hp.n_embd_layer % 32 && t->split ? shown >= kept : shown == kept);
     struct run *left = NULL;
@@ -235,6 +237,18 @@ static void layers_within_blocks(void **state) {
     compare_all(&c, false, (const char *[]){"3,5", "1,2,2,3"});
 }
 
+/* Embeddings of n-grams, of which a token has several rows, and the tokens' own. */
+static void ngrams(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("qwen4exp");
+    c.n_layer = 4;
+    c.n_ngram_head = 4;
+    c.n_ngram_rows = 900;
+    c.index_block = 4;
+    c.n_index_top = 16;
+    compare_all(&c, true, (const char *[]){"1,3", "1,1,1,1"});
+}
+
 /* The tokens' embeddings alone, of stages too. */
 static void tokens_embeddings(void **state) {
     (void)state;
@@ -245,9 +259,8 @@ static void tokens_embeddings(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_embeddings),
-        cmocka_unit_test(both_embeddings),
-        cmocka_unit_test(layers_within_blocks),
+        cmocka_unit_test(layers_embeddings),    cmocka_unit_test(both_embeddings),
+        cmocka_unit_test(layers_within_blocks), cmocka_unit_test(ngrams),
         cmocka_unit_test(tokens_embeddings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

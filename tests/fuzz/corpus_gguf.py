@@ -503,6 +503,55 @@ def compressed_model():
     return gguf(keys, t)
 
 
+def low_streams_model():
+    """qwen4exp: a delta net behind which n-grams are added, attention over blocks; streams of low rank around both."""
+    arch, embd, heads, dim, ff, experts, rank, n = "qwen4exp", 8, 2, 4, 8, 3, 5, 4
+    keys = [kv("general.architecture", STR, arch)]
+    for k, v in (("block_count", 2), ("context_length", 64), ("embedding_length", embd), ("attention.head_count", heads),
+                 ("attention.head_count_kv", 1), ("attention.key_length", dim), ("attention.value_length", dim),
+                 ("rope.dimension_count", 2), ("expert_count", experts), ("expert_used_count", 1),
+                 ("expert_feed_forward_length", ff), ("expert_shared_feed_forward_length", ff), ("feed_forward_length", ff),
+                 ("full_attention_interval", 2), ("ssm.conv_kernel", 4), ("ssm.state_size", dim), ("ssm.group_count", 1),
+                 ("ssm.time_step_rank", 2), ("ssm.inner_size", 2 * dim), ("hyper_connection.count", n),
+                 ("hyper_connection.low_rank", rank), ("attention.indexer.head_count", 3), ("attention.indexer.key_length", 4),
+                 ("attention.indexer.top_k", 16), ("ple.ngram_size", 3), ("ple.heads_per_ngram", 2), ("ple.conv_kernel", 4),
+                 ("ple.eos_token_id", 2), ("embedding_length_per_layer_input", 2)):
+        keys.append(kv(arch + "." + k, U32, v))
+    keys.append(kv(arch + ".attention.layer_norm_rms_epsilon", F32, 1e-6))
+    for k, v in (("rope.dimension_sections", [1, 0, 0, 0]), ("attention.compress_ratios", [0, 8]), ("ple.layers", [0]),
+                 ("ple.layer_multipliers", [2**30 + 1, 12345, 77]), ("ple.head_offsets", [0, 5, 10, 15]),
+                 ("ple.head_vocab_sizes", [5, 5, 4, 5])):
+        keys.append(kv(arch + "." + k, ARR, v))
+    keys.append(kv("tokenizer.ggml.tokens", ARR, ["a", "b", "<s>"]))
+    t = [("token_embd.weight", [embd, 3]), ("per_layer_token_embd.weight", [2, 20])]
+
+    def streams(head, part, inject=True):
+        names = [("norm", [n * embd]), ("down", [n * embd, rank]), ("up", [rank, n * embd])]
+        names += [("inject", [n * embd, n])] if inject else []
+        t.extend(("%s%s_%s.weight" % (head, part, name), d) for name, d in names)
+
+    streams("output_", "hc", False)
+    for i in range(2):
+        names = [("ffn_gate_inp", [embd, experts]), ("ffn_gate_inp_shexp", [embd])]
+        for part, d in (("gate", [embd, ff]), ("up", [embd, ff]), ("down", [ff, embd])):
+            names += [("ffn_%s_exps" % part, d + [experts]), ("ffn_%s_shexp" % part, d)]
+        if i:
+            names += [("attn_q", [embd, 2 * heads * dim]), ("attn_k", [embd, dim]), ("attn_v", [embd, dim]),
+                      ("attn_output", [heads * dim, embd]), ("attn_q_norm", [dim]), ("attn_k_norm", [dim]),
+                      ("indexer.q_proj", [embd, 12]), ("indexer.k_proj", [embd, 4]), ("indexer.q_norm", [4]),
+                      ("indexer.k_norm", [4])]
+        else:
+            names += [("attn_qkv", [embd, 4 * dim]), ("attn_gate", [embd, 2 * dim]), ("ssm_conv1d", [4, 4 * dim]),
+                      ("ssm_norm", [dim]), ("ssm_out", [2 * dim, embd]), ("ssm_beta", [embd, 2]), ("ssm_alpha", [embd, 2]),
+                      ("ple_key", [embd, n * embd]), ("ple_value", [embd, embd]), ("ple_norm_key", [n * embd]),
+                      ("ple_norm_query", [n * embd]), ("ple_norm_conv", [n * embd]), ("ple_conv1d", [4, n * embd])]
+            t.extend([("blk.0.ssm_dt.bias", [2]), ("blk.0.ssm_a", [2])])
+        t.extend(("blk.%d.%s.weight" % (i, name), d) for name, d in names)
+        streams("blk.%d." % i, "hc_attn")
+        streams("blk.%d." % i, "hc_ffn")
+    return gguf(keys, t)
+
+
 def experts_each(have, said=None):
     """A qwen3moe whose layers have so many experts each, 0 of a dense one. said: what the file says instead."""
     arch, embd, heads, dim, ff = "qwen3moe", 8, 2, 4, 8
@@ -563,6 +612,10 @@ LIES = {
                   "attention.compress_rope_freq_base": -1.0, "attention.compress_ratios": 5, "hyper_connection.count": 3,
                   "hyper_connection.sinkhorn_iterations": 0, "hyper_connection.epsilon": NAN, "hash_layer_count": 4,
                   "swiglu_clamp_exp": NAN, "embedding_length_out": 8, "attention.sliding_window": 0},
+    "qwen4exp": {"hyper_connection.count": 1, "hyper_connection.low_rank": 0, "attention.indexer.head_count": 2**31,
+                 "attention.indexer.key_length": 1, "attention.indexer.top_k": 0, "ple.ngram_size": 4,
+                 "ple.heads_per_ngram": 33, "ple.conv_kernel": 9, "ple.layers": 1, "ple.layer_multipliers": -1,
+                 "ple.head_offsets": -1, "ple.head_vocab_sizes": 0, "embedding_length_per_layer_input": 2**31},
     "deepseek2-joined": {"attention.value_length": 2**31, "rope.dimension_count": 2**31, "attention.head_count_kv": 1},
     "mistral4": {"attention.temperature_length": 0, "attention.temperature_scale": -1.0},
     "mistral3": {"attention.temperature_scale": NAN, "rope.scaling.original_context_length": 0},
@@ -629,6 +682,7 @@ def main():
     files["glm-dsa"] = latent_model(False, "glm-dsa")
     files["dots3note"] = latent_model(False, "dots3note")
     files["deepseek4"] = compressed_model()
+    files["qwen4exp"] = low_streams_model()
     files.update((name, parts_model(name)) for name in PARTS)
     files.update((arch + "-nextn", parts_model(arch, "nextn_predict_layers=1")) for arch in ("mimo2", "step35", "cohere2moe"))
     files["step35-clamps-of-two"] = parts_model("step35", "swiglu_clamp_exp=[0.5,0.5]")

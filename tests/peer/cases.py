@@ -237,6 +237,18 @@ CASES = [
     ("glm-dsa f32, beside double precision", f"--seed 2 --arch glm-dsa {F32} --experts 7 --top-k 3 {MLA} --q-lora 56 "
      "--layers 5 --dense-layers 2 --nextn 1 --index-heads 19 --index-dim 64 --index-top 70 --index-every 2 --sigmoid", CHOICES,
      LONG),
+    ("qwen4exp f32", f"--arch qwen4exp {F32} {MOE} --layers 5 --rotated 32 --index-top 1024 --index-block 4", True, LONG),
+    ("qwen4exp f32, odd", f"--seed 3 --arch qwen4exp {F32} --experts 11 --top-k 3 --layers 6 --embd 180 --heads 6 --kv-heads 2 "
+     "--head-dim 48 --rotated 20 --delta-heads 6 --delta-key-heads 3 --delta-dim 16 --attn-every 3 --taps 3 --out-lora 20 "
+     "--index-heads 3 --index-dim 40 --index-top 1024 --index-block 8 --ngram-heads 3 --ngram-rows 1009", True, LONG),
+    ("qwen4exp f32, an n-gram layer first", f"--seed 4 --arch qwen4exp {F32} {MOE} --layers 4 --attn-every 2 --ngram-heads 1 "
+     "--ngram-rows 7 --index-top 1024 --index-block 64", True, LONG),
+    # llama.cpp fills a choice of whole blocks up with some of another block's positions.
+    ("qwen4exp f32, chosen blocks", f"--seed 5 --arch qwen4exp {F32} {MOE} --layers 5 --rotated 32 --index-heads 5 --index-top 96 "
+     "--index-block 4", CHOICES, LONG),
+    ("qwen4exp f32, chosen blocks, odd", f"--seed 6 --arch qwen4exp {F32} --experts 11 --top-k 3 --layers 6 --embd 180 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --rotated 20 --delta-heads 6 --delta-key-heads 3 --delta-dim 16 --attn-every 3 --taps 3 "
+     "--out-lora 20 --index-heads 7 --index-dim 40 --index-top 64 --index-block 8 --ngram-heads 3", CHOICES, LONG),
     # More blocks than an indexer chooses, and more positions than a window has. Many heads, as above.
     ("deepseek4 f32", f"--seed 2 --arch deepseek4 {F32} {MOE} --head-dim 64 --rotated 16 --index-heads 17 --index-dim 64 "
      "--index-top 48", True, CHOSEN),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Log-probabilities of a small F32 model in double precision, for cases in which Sluice and llama.cpp
 are further apart than the bar. Needs numpy. Knows deepseek2, deepseek32, glm-dsa, gemma4 without embeddings of
-layers, grok, llama, and minimax-m3.
+layers, grok, llama, minimax-m3, and qwen4exp.
 
 Where an indexer chooses positions, rounding decides in a row now and then which of two positions with nearly the same
 score is the last one. The numbers of such rows are printed: an engine may differ from the reference there.
@@ -9,7 +9,8 @@ score is the last one. The numbers of such rows are printed: an engine may diffe
 usage: reference.py MODEL IDS OUT.npy [ROUNDING ...]
 
 Nothing is rounded unless it says so. ROUNDING is where an engine keeps 16-bit floats:
-  latents  the cached row that latent attention shares among heads (Sluice); keys and values of minimax-m3 (both)
+  latents  the cached row that latent attention shares among heads (Sluice); keys and values of minimax-m3 and
+           qwen4exp (both)
   heads    every head's cached key and value (llama.cpp; of other attention both)
   queries  queries, where keys are 16-bit (llama.cpp)
   index    keys of an indexer (both)
@@ -343,6 +344,122 @@ class Reference:
                 y[row] += share * part(h[row], "_exps", e)
         return x + y
 
+    def read_streams(self, x, norm, down, up):
+        """What a part reads of the streams [rows, streams, n], and these, normed, as one row."""
+        rows, n_stream, n = x.shape
+        h = self.norm(x).reshape(rows, -1) * norm
+        gate = silu(h @ down.T / n_stream) @ up.T
+        return (h / (1 + np.exp(-gate))).reshape(x.shape).mean(axis=1), h
+
+    def pooled(self, i, x, angles):
+        """Which positions each row attends to [rows, rows]: blocks by their mean keys, and what is no block yet."""
+        m, rows, n = self.m, len(x), 2 * angles.shape[1]
+        heads, dim, top = (m["attention.indexer." + key] for key in ("head_count", "key_length", "top_k"))
+        size = m["attention.compress_ratios"][i]
+        q = self.norm((x @ m.layer(i, "indexer.q_proj.weight").T).reshape(rows, heads, dim), m.layer(i, "indexer.q_norm.weight"))
+        k = (x @ m.layer(i, "indexer.k_proj.weight").T)[:rows // size * size].reshape(-1, size, dim).mean(axis=1)
+        k = self.norm(k, m.layer(i, "indexer.k_norm.weight"))
+        q = np.concatenate([rotate(q[..., :n], angles, 1.0, False), q[..., n:]], axis=-1)
+        k = self.rounded("index", np.concatenate([rotate(k[..., :n], angles[::size][:len(k)], 1.0, False), k[..., n:]], axis=-1))
+        scores = np.maximum(np.einsum("rhd,bd->rhb", q, k), 0).sum(axis=1)
+        chosen = np.zeros((rows, rows), bool)
+        for row in range(rows):
+            whole, n_top = (row + 1) // size, top // size
+            order = np.argsort(-scores[row, :whole], kind="stable")
+            for b in order[:n_top]:
+                chosen[row, b * size:(b + 1) * size] = True
+            chosen[row, whole * size:row + 1] = True
+            if whole > n_top:
+                last, next_one = scores[row, order[n_top - 1:n_top + 1]]
+                if 0 < last - next_one < EDGE * np.abs(scores[row, :whole]).max():
+                    self.at_edge.add(row)
+        return chosen
+
+    def gated_attention(self, i, x):
+        m, rows, heads = self.m, len(x), self.m["attention.head_count"]
+        dim, n = m["attention.key_length"], m["rope.dimension_count"]
+        f, _ = frequencies(m, n, m["rope.freq_base"])
+        angles = np.arange(rows)[:, None] * f
+        both = (x @ m.layer(i, "attn_q.weight").T).reshape(rows, heads, 2 * dim)
+        k, v = ((x @ m.layer(i, f"attn_{name}.weight").T).reshape(rows, -1, dim) for name in "kv")
+        q, k = self.norm(both[..., :dim], m.layer(i, "attn_q_norm.weight")), self.norm(k, m.layer(i, "attn_k_norm.weight"))
+        q, k = (np.concatenate([rotate(y[..., :n], angles, 1.0, False), y[..., n:]], axis=-1) for y in (q, k))
+        k, v = self.rounded("latents", k), self.rounded("latents", v)
+        y = attend(q, k, v, 1 / np.sqrt(dim), chosen=self.pooled(i, x, angles))
+        return (y / (1 + np.exp(-both[..., dim:]))).reshape(rows, -1) @ m.layer(i, "attn_output.weight").T
+
+    def convolved(self, x, w, step=1):
+        """x [rows, n] over taps [n, taps], `step` positions apart."""
+        y, taps = np.zeros_like(x), w.shape[-1]
+        for t in range(taps):
+            back = (taps - 1 - t) * step
+            y[back:] += x[:len(x) - back] * w[:, t]
+        return silu(y)
+
+    def delta_net(self, i, x):
+        m, rows, dim = self.m, len(x), self.m["ssm.state_size"]
+        heads, heads_k = m["ssm.time_step_rank"], m["ssm.group_count"]
+        y = self.convolved(x @ m.layer(i, "attn_qkv.weight").T, m.layer(i, "ssm_conv1d.weight"))
+        q, k, v = np.split(y.reshape(rows, -1, dim), [heads_k, 2 * heads_k], axis=1)
+        q, k = (np.tile(z / np.sqrt((z * z).sum(axis=-1, keepdims=True) + self.eps), (1, heads // heads_k, 1)) for z in (q, k))
+        beta = 1 / (1 + np.exp(-(x @ m.layer(i, "ssm_beta.weight").T)))
+        alpha = np.log1p(np.exp(x @ m.layer(i, "ssm_alpha.weight").T + m.layer(i, "ssm_dt.bias")))
+        decay, state, out = np.exp(alpha * m.layer(i, "ssm_a")), np.zeros((heads, dim, dim)), np.empty_like(v)
+        for r in range(rows):
+            state *= decay[r][:, None, None]
+            d = (v[r] - np.einsum("hij,hi->hj", state, k[r])) * beta[r][:, None]
+            state += k[r][:, :, None] * d[:, None, :]
+            out[r] = np.einsum("hij,hi->hj", state, q[r]) / np.sqrt(dim)
+        gate = 1 / (1 + np.exp(-(x @ m.layer(i, "attn_gate.weight").T)))
+        out = self.norm(out, m.layer(i, "ssm_norm.weight")).reshape(rows, -1) * gate
+        return out @ m.layer(i, "ssm_out.weight").T
+
+    def ngrams(self, i, x, ids):
+        """What embeddings of n-grams add to streams x."""
+        m, (rows, n_stream, n) = self.m, x.shape
+        eos, per, sizes = m["ple.eos_token_id"], m["ple.heads_per_ngram"], m["ple.head_vocab_sizes"]
+        table, e = m.tensors["per_layer_token_embd.weight"], np.empty((rows, n))
+        for r in range(rows):
+            context, cut = [int(ids[r])], False
+            for back in range(1, m["ple.ngram_size"]):
+                cut = cut or r < back or ids[r - back] == eos
+                context.append(eos if cut else int(ids[r - back]))
+            chosen, mixed = [], context[0] * m["ple.layer_multipliers"][0]
+            for back in range(1, len(context)):
+                mixed ^= context[back] * m["ple.layer_multipliers"][back]
+                for h in range((back - 1) * per, back * per):
+                    chosen.append((mixed & (1 << 64) - 1) % sizes[h] + m["ple.head_offsets"][h])
+            e[r] = table[chosen].reshape(-1)
+
+        def normed(y, name):
+            return self.norm(y) * m.layer(i, f"ple_norm_{name}.weight").reshape(n_stream, n)
+
+        key = normed((e @ m.layer(i, "ple_key.weight").T).reshape(x.shape), "key")
+        s = (key * normed(x, "query")).sum(axis=-1, keepdims=True) / np.sqrt(n)
+        gate = 1 / (1 + np.exp(-np.sign(s) * np.sqrt(np.maximum(np.abs(s), 1e-6))))
+        gated = (e @ m.layer(i, "ple_value.weight").T)[:, None, :] * gate
+        y = self.convolved(normed(gated, "conv").reshape(rows, -1), m.layer(i, "ple_conv1d.weight"), m["ple.ngram_size"])
+        return x + gated + y.reshape(x.shape)
+
+    def qwen4exp(self, i, x):
+        m = self.m
+        if i in m.get("ple.layers", []):
+            x = self.ngrams(i, x, self.ids)
+
+        def inject(x, y, h, part):
+            w = 2 / (1 + np.exp(-(h @ m.layer(i, f"hc_{part}_inject.weight").T) / x.shape[1]))
+            return x + y[:, None, :] * w[:, :, None]
+
+        def of(part):
+            return self.read_streams(x, *(m.layer(i, f"hc_{part}_{name}.weight") for name in ("norm", "down", "up")))
+
+        y, h = of("attn")
+        attends = m.layer(i, "attn_q.weight") is not None
+        x = inject(x, self.gated_attention(i, y) if attends else self.delta_net(i, y), h, "attn")
+        y, h = of("ffn")
+        shared = self.glu(i, y, "_shexp", silu) / (1 + np.exp(-(y @ m.layer(i, "ffn_gate_inp_shexp.weight").reshape(-1, 1))))
+        return inject(x, shared + self.experts(i, y, y @ m.layer(i, "ffn_gate_inp.weight").T, silu, True), h, "ffn")
+
     def gemma4(self, i, x):
         m = self.m
         near = m["attention.sliding_window_pattern"][i]
@@ -385,10 +502,15 @@ class Reference:
         scales = {"gemma4": (np.sqrt(m["embedding_length"]), 1.0), "grok": (78.38367176906169, 0.5773502691896257)}
         embd, logit = scales.get(m.arch, (1.0, 1.0))
         x = m.tensors["token_embd.weight"][ids] * m.get("embedding_scale", embd)
+        self.ids, low = ids, "output_hc_up.weight" in m.tensors
+        if low:
+            x = np.repeat(x[:, None, :], m["hyper_connection.count"], axis=1)
         for i in range(m["block_count"] - m.get("nextn_predict_layers", 0)):
             x = getattr(self, m.arch.replace("-", "_"))(i, x)
         head = m.tensors.get("output.weight", m.tensors["token_embd.weight"])
-        y = self.norm(x, m.tensors["output_norm.weight"]) @ head.T * m.get("logit_scale", logit)
+        x = self.read_streams(x, *(m.tensors[f"output_hc_{name}.weight"] for name in ("norm", "down", "up")))[0] if low else \
+            self.norm(x, m.tensors["output_norm.weight"])
+        y = x @ head.T * m.get("logit_scale", logit)
         cap = m.get("final_logit_softcapping", 0.0)
         if cap:
             y = cap * np.tanh(y / cap)

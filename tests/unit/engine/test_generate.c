@@ -17,7 +17,7 @@ static const char *const archs[] = {
     "jamba",    "deepseek32",   "glm-dsa",    "kimi-linear", "nemotron_h_moe", "nemotron_h",
     "grovemoe", "bailingmoe3",  "minimax-m3", "dots3note",   "deepseek4",      "afmoe",
     "mimo2",    "step35",       "dbrx",       "grok",        "llama4",         "cohere2moe",
-    "arctic",   "kimi-k3"};
+    "arctic",   "kimi-k3",      "qwen4exp"};
 #define N_ARCHS BY_BUILD(sizeof archs / sizeof *archs, sizeof archs / sizeof *archs, 3)
 
 #define N_RUNS BY_BUILD(8u, 8u, 5u)

@@ -31,7 +31,7 @@ static const char *const kinds[] = {"gpt-oss", "qwen35moe",      "deepseek2",   
                                     "lfm2moe", "nemotron_h_moe", "kimi-linear", "jamba",
                                     "glm-dsa", "minimax-m3",     "dots3note",   "deepseek4",
                                     "gemma4",  "bailingmoe3",    "grovemoe",    "mimo2",
-                                    "llama4",  "smallthinker",   "kimi-k3"};
+                                    "llama4",  "smallthinker",   "kimi-k3",     "qwen4exp"};
 static uint32_t of_kind;
 
 static int open_kind(void **state) {

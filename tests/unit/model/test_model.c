@@ -217,7 +217,7 @@ static void test_arch_list(void **state) {
         "grok",         "mimo2",        "mistral4",       "arctic",      "step35",
         "mistral3",     "lfm2moe",      "granitehybrid",  "jamba",       "deepseek32",
         "glm-dsa",      "nemotron_h",   "nemotron_h_moe", "kimi-linear", "grovemoe",
-        "bailingmoe3",  "deepseek4",    "kimi-k3"};
+        "bailingmoe3",  "deepseek4",    "kimi-k3",        "qwen4exp"};
     uint32_t n_want = sizeof want / sizeof want[0];
     uint32_t n = 0;
     for (; sl_model_arch_at(n); n++) {
