@@ -23,7 +23,7 @@
 #include "backends/cpu/host/isa.h"
 
 /* caps.arithmetic: raise it with every change of these definitions that can change a bit. */
-#define SL_CPU_ARITHMETIC 1u
+#define SL_CPU_ARITHMETIC 2u
 
 #define SL_CPU_MAX_THREADS SL_DEVICE_MAX_THREADS
 

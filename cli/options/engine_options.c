@@ -308,7 +308,7 @@ enum sl_status sl_use_drafts(struct sl_model *model, struct sl_engine_config *co
         enum sl_status status = sl_model_add_drafts(model, &why);
         if (status == SL_OK)
             return SL_OK;
-        if (!config->draft_auto || status != SL_ERR_UNSUPPORTED)
+        if (!config->draft_auto || status == SL_ERR_NOMEM)
             return sl_fail(err, status, "%s: leave --draft out", why.text);
         sl_info("no tokens are drafted: %s", why.text);
     }

@@ -311,10 +311,26 @@ def few_descriptors(t):
     assert r.returncode == 1 and b"raise the limit" in r.stderr, (r.returncode, r.stderr)
 
 
+def a_draft_layer_that_lacks_a_tensor(t):
+    """The rest of the file is whole: --draft auto serves without drafts and says so, --draft 1 is refused."""
+    subprocess.run([t.sluice, "synth", "-q", "--arch", "glm4moe", "--layers", "3", "--vocab", "300", "--nextn", "1", "-o", t.model], check=True)
+    data = read(t.model)
+    assert data.count(b"blk.3.nextn.eh_proj.weight") == 1
+    write(t.model, data.replace(b"blk.3.nextn.eh_proj.weight", b"blk.3.nextn.eh_proj.height"))
+    without = t.answer()
+    r = t.answer("--draft", "auto")
+    assert r.returncode == 0 and r.stdout == without.stdout and r.stdout, (r.returncode, r.stdout, r.stderr)
+    r = t.run("bench", "-v", "-m", t.model, "--device", "cpu", "-p", "4", "-n", "2", "-r", "1", "--draft", "auto")
+    assert r.returncode == 0 and b"no tokens are drafted" in r.stderr, (r.returncode, r.stderr)
+    r = t.answer("--draft", "1")
+    assert r.returncode == 1 and b"nextn.eh_proj" in r.stderr and b"leave --draft out" in r.stderr, (r.returncode, r.stderr)
+
+
 def main():
     sluice = os.path.abspath(sys.argv[1])
     tests = [foreign_files_stay, parts_and_mirrors_stay, ours_are_replaced, pipes_and_devices, standard_output_that_is_full,
-             a_limit_on_file_sizes, a_server_with_a_limit_on_file_sizes, cache_folders_of_others, few_descriptors]
+             a_limit_on_file_sizes, a_server_with_a_limit_on_file_sizes, cache_folders_of_others, few_descriptors,
+             a_draft_layer_that_lacks_a_tensor]
     chosen = [t for t in tests if len(sys.argv) < 3 or t.__name__ in sys.argv[2:]]
     failed = 0
     with tempfile.TemporaryDirectory(prefix="sluice-test-") as folder:
