@@ -207,6 +207,13 @@ static bool apply_latent(const char *name, struct sl_synth_config *c) {
     return false;
 }
 
+#define PRESETS                                                                                    \
+    "bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, "          \
+    "qwen3.5-122b-a10b, qwen3-next-80b, qwen3.8-flash-next, deepseek-v3, deepseek-v3.2, "          \
+    "deepseek-v4-flash, kimi-linear-48b-a3b, kimi-k2, kimi-k3, glm-4.5-air, glm-4.7-flash, "       \
+    "glm-5.2, minimax-m2, minimax-m3, gemma4-26b, llama4-scout, nemotron-3-nano, "                 \
+    "lfm2-8b-a1b, granite-4-h-small, jamba-mini or ling-3.0-tiny"
+
 /* Shapes of well-known models; type mixes as their Q4_K_M files have. */
 static bool apply_preset(const char *name, struct sl_synth_config *c) {
     const struct sl_synth_types q4 = {{SL_DTYPE_Q4_K}, 1}, q6 = {{SL_DTYPE_Q6_K}, 1};
@@ -307,18 +314,7 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
     }
     if (apply_delta(name, c) || apply_latent(name, c) || sl_synth_preset(name, c))
         return true;
-    sl_usage_error(
-        "synth",
-        "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral (mixtral-8x7b), "
-        "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
-        "deepseek-v3, deepseek-v3.2, deepseek-v4-flash, qwen3.8-flash-next, kimi-k2, "
-        "glm-4.7-flash, glm-5.2, "
-        "gemma4-26b, llama4-scout, "
-        "glm-4.5-air, minimax-m2, minimax-m3, "
-        "lfm2-8b-a1b, granite-4-h-small, jamba-mini, nemotron-3-nano, kimi-linear-48b-a3b, "
-        "kimi-k3, "
-        "ling-3.0-tiny",
-        name);
+    sl_usage_error("synth", "--preset: '%s' is not one of " PRESETS, name);
     return false;
 }
 
@@ -332,14 +328,7 @@ static struct given {
 
 static const struct sl_arg args[] = {
     {SL_ARG_OUTPUT, 'o', "--out", "FILE", &given.path, "the file to write", true},
-    {SL_ARG_STRING, 0, "--preset", "NAME", &given.preset,
-     "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b, gpt-oss-120b, "
-     "qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, deepseek-v3, deepseek-v3.2, "
-     "deepseek-v4-flash, qwen3.8-flash-next, kimi-k2, glm-4.7-flash, glm-5.2, gemma4-26b, "
-     "llama4-scout, glm-4.5-air, "
-     "minimax-m2 or "
-     "minimax-m3",
-     false},
+    {SL_ARG_STRING, 0, "--preset", "NAME", &given.preset, "start from " PRESETS, false},
     {SL_ARG_U64, 0, "--seed", "N", &given.c.seed, "the same seed gives the same bytes (default 1)",
      false},
     {SL_ARG_U32, 0, "--split", "N", &given.c.n_split, "write N files; --out is then their prefix",
