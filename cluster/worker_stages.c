@@ -116,7 +116,7 @@ enum sl_status sl_worker_offer(const struct sl_worker_config *config, uint64_t c
 
 /* Checks what becomes an index into arrays, and what the plan does not check by itself. */
 static enum sl_status check_numbers(const struct sl_setup_load *m, struct sl_err *err) {
-    if (m->kv_dtype >= SL_DTYPE_COUNT)
+    if (!sl_dtype_info(m->kv_dtype))
         return sl_fail(err, SL_ERR_PROTOCOL, "KV type %u: this worker knows none of that number",
                        m->kv_dtype);
     if (m->experts > SL_EXPERTS_STREAMED)

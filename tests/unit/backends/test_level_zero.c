@@ -135,9 +135,18 @@ static void kernels_by_card(void **state) {
         assert_int_equal(few.kernel, plain ? SL_LZ_matmul_quant : SL_LZ_matmul_quant_few);
         assert_int_equal(f16.kernel, SL_LZ_matmul_float);
         assert_non_null(strstr(d->caps.model, plain ? ", plain" : ", dp4a"));
-        for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++) /* none lacks what another has */
-            assert_int_equal(sl_lz_has_kernel(SL_LZ_matmul_quant, (enum sl_dtype)t),
-                             sl_lz_has_kernel(SL_LZ_moe_quant_one, (enum sl_dtype)t));
+        struct sl_lz_product table =
+            sl_lz_product(z, SL_DTYPE_IQ4_K, 1, SL_LZ_matmul_float, SL_LZ_matmul_quant,
+                          SL_LZ_matmul_quant_one, SL_LZ_matmul_quant_few);
+        assert_int_equal(table.kernel, SL_LZ_matmul_quant);
+        for (uint32_t i = 0; i < SL_DTYPE_COUNT; i++) { /* none lacks what another has */
+            enum sl_dtype t = (enum sl_dtype)i;
+            bool by_table = sl_dtype_is_iqk(t) || t == SL_DTYPE_TQ1_0 || t == SL_DTYPE_TQ2_0;
+            assert_int_equal(sl_lz_has_kernel(SL_LZ_matmul_quant, t),
+                             sl_lz_has_kernel(SL_LZ_moe_quant, t));
+            assert_int_equal(sl_lz_has_kernel(SL_LZ_matmul_quant, t) && !by_table,
+                             sl_lz_has_kernel(SL_LZ_moe_quant_one, t));
+        }
         sl_device_close(&d);
     }
     all_is_freed();

@@ -211,7 +211,7 @@ static void test_nextn(void **state) {
     static struct sl_inspect in, without;
     struct sl_synth_config c = sl_synth_default;
     struct sl_err err = {""};
-    c.arch = "qwen35moe";
+    c.arch = "nemotron_h_moe";
     unlink(path); /* another test's, which is not written over */
     assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_OK);
     assert_int_equal(sl_inspect_open(path, &without, &err), SL_OK);
