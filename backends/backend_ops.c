@@ -959,18 +959,25 @@ static enum sl_status check_blocks(const struct sl_op_block_attention *a) {
     return SL_OK;
 }
 
-enum sl_status sl_op_block_attention(struct sl_device *d, const struct sl_op_block_attention *a) {
-    SL_TRY(check_rows(d, "block_attention", a->n_tok, a->n_decode));
-    SL_TRY(check_kv(d, "block_attention", &a->kv));
+static enum sl_status check_block_attention(struct sl_device *d, const char *op,
+                                            const struct sl_op_block_attention *a) {
+    SL_TRY(check_rows(d, op, a->n_tok, a->n_decode));
+    SL_TRY(check_kv(d, op, &a->kv));
     if (!a->n_tok)
         return SL_OK;
     if (!a->q || !a->y || !a->chosen || !a->page_table || !a->row_seq || !a->row_len ||
         !a->max_pages || !a->n_top || !a->block)
-        return INVALID("block_attention: a NULL or empty argument");
-    SL_TRY(check_heads(d, "block_attention", &a->kv, a->n_heads, a->n_tok, a->stride_q));
+        return INVALID("%s: a NULL or empty argument", op);
+    SL_TRY(check_heads(d, op, &a->kv, a->n_heads, a->n_tok, a->stride_q));
     if (!isfinite(a->scale))
-        return INVALID("block_attention: scale %g", (double)a->scale);
-    SL_TRY(check_lengths(d, "block_attention", a->row_len, a->n_tok, a->max_pages));
+        return INVALID("%s: scale %g", op, (double)a->scale);
+    return check_lengths(d, op, a->row_len, a->n_tok, a->max_pages);
+}
+
+enum sl_status sl_op_block_attention(struct sl_device *d, const struct sl_op_block_attention *a) {
+    SL_TRY(check_block_attention(d, "block_attention", a));
+    if (!a->n_tok)
+        return SL_OK;
     if (can_look(d))
         SL_TRY(check_blocks(a));
     return submit_block_attention(d, a);
@@ -1103,10 +1110,10 @@ enum sl_status sl_op_pooled_choose(struct sl_device *d, const struct sl_op_poole
 }
 
 /* Of rows that leave blocks out: ascending, and complete. */
-static enum sl_status check_pooled_blocks(const struct sl_op_pooled_attention *a) {
+static enum sl_status check_pooled_blocks(const struct sl_op_block_attention *a) {
     for (uint32_t t = 0; t < a->n_tok; t++) {
         const uint32_t *at = a->chosen + (size_t)t * a->n_top;
-        uint32_t n = a->row_len[t] / a->ratio;
+        uint32_t n = a->row_len[t] / a->block;
         bool sound = n <= a->n_top || at[a->n_top - 1] < n;
         for (uint32_t j = 1; n > a->n_top && j < a->n_top; j++)
             sound = sound && at[j - 1] < at[j];
@@ -1117,19 +1124,13 @@ static enum sl_status check_pooled_blocks(const struct sl_op_pooled_attention *a
 }
 
 enum sl_status sl_op_pooled_attention(struct sl_device *d, const struct sl_op_pooled_attention *a) {
-    SL_TRY(check_rows(d, "pooled_attention", a->n_tok, a->n_decode));
-    SL_TRY(check_kv(d, "pooled_attention", &a->kv));
-    if (!a->n_tok)
+    SL_TRY(check_block_attention(d, "pooled_attention", &a->blocks));
+    if (!a->blocks.n_tok)
         return SL_OK;
-    if (!a->q || !a->y || !a->chosen || !a->page_table || !a->row_seq || !a->row_len ||
-        !a->max_pages || !a->n_top || !a->ratio || SL_KV_PAGE_TOKENS % a->ratio)
-        return INVALID("pooled_attention: a NULL or empty argument, or blocks of %u", a->ratio);
-    SL_TRY(check_heads(d, "pooled_attention", &a->kv, a->n_heads, a->n_tok, a->stride_q));
-    if (!isfinite(a->scale))
-        return INVALID("pooled_attention: scale %g", (double)a->scale);
-    SL_TRY(check_lengths(d, "pooled_attention", a->row_len, a->n_tok, a->max_pages));
+    if (SL_KV_PAGE_TOKENS % a->blocks.block)
+        return INVALID("pooled_attention: blocks of %u", a->blocks.block);
     if (can_look(d))
-        SL_TRY(check_pooled_blocks(a));
+        SL_TRY(check_pooled_blocks(&a->blocks));
     return submit_pooled_attention(d, a);
 }
 

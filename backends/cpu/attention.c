@@ -96,26 +96,8 @@ enum sl_status sl_cpu_attention(struct sl_device *d, const struct sl_op_attentio
     return SL_OK;
 }
 
-enum sl_status sl_cpu_block_attention(struct sl_device *d, const struct sl_op_block_attention *a) {
-    const struct sl_op_attention op = {.kv = a->kv,
-                                       .q = a->q,
-                                       .y = a->y,
-                                       .page_table = a->page_table,
-                                       .row_seq = a->row_seq,
-                                       .row_len = a->row_len,
-                                       .n_tok = a->n_tok,
-                                       .n_decode = a->n_decode,
-                                       .n_heads = a->n_heads,
-                                       .stride_q = a->stride_q,
-                                       .max_pages = a->max_pages,
-                                       .scale = a->scale};
-    run((struct sl_cpu *)d, &op, sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_v),
-        (struct sl_cpu_attn_choice){.at = a->chosen, .n_top = a->n_top, .block = a->block});
-    return SL_OK;
-}
-
-enum sl_status sl_cpu_pooled_attention(struct sl_device *d,
-                                       const struct sl_op_pooled_attention *a) {
+static enum sl_status run_blocks(struct sl_device *d, const struct sl_op_block_attention *a,
+                                 bool tail) {
     const struct sl_op_attention op = {.kv = a->kv,
                                        .q = a->q,
                                        .y = a->y,
@@ -130,8 +112,17 @@ enum sl_status sl_cpu_pooled_attention(struct sl_device *d,
                                        .scale = a->scale};
     run((struct sl_cpu *)d, &op, sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_v),
         (struct sl_cpu_attn_choice){
-            .at = a->chosen, .n_top = a->n_top, .block = a->ratio, .tail = true});
+            .at = a->chosen, .n_top = a->n_top, .block = a->block, .tail = tail});
     return SL_OK;
+}
+
+enum sl_status sl_cpu_block_attention(struct sl_device *d, const struct sl_op_block_attention *a) {
+    return run_blocks(d, a, false);
+}
+
+enum sl_status sl_cpu_pooled_attention(struct sl_device *d,
+                                       const struct sl_op_pooled_attention *a) {
+    return run_blocks(d, &a->blocks, true);
 }
 
 static void run_latents(struct sl_device *d, const struct sl_op_latent_attention *a,

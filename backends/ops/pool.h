@@ -4,6 +4,7 @@
 #ifndef SL_BACKENDS_OPS_POOL_H
 #define SL_BACKENDS_OPS_POOL_H
 
+#include "backends/ops/index.h"
 #include "backends/ops/kv.h"
 #include "backends/ops/recurrent.h"
 
@@ -40,17 +41,11 @@ struct sl_op_pooled_choose {
 
 /* sl_op_attention over the positions of chosen blocks, then those behind the last complete block:
  * all heads of row t over blocks chosen[t, 0 .. n_top), ascending, and the positions from
- * row_len[t] / ratio * ratio on, in the order of operations that they would have if these were the
+ * row_len[t] / block * block on, in the order of operations that they would have if these were the
  * first positions of a sequence. Of rows that see no more than n_top complete blocks chosen is not
  * read: they get the same bits as there. chosen [n_tok, n_top]; the rest as in sl_op_attention. */
 struct sl_op_pooled_attention {
-    struct sl_kv_view kv;
-    const float *q;
-    float *y;
-    const uint32_t *chosen;
-    const uint32_t *page_table, *row_seq, *row_len;
-    uint32_t n_tok, n_decode, n_heads, stride_q, max_pages, n_top, ratio;
-    float scale;
+    struct sl_op_block_attention blocks; /* chosen by row, not by KV head */
 };
 
 #endif

@@ -91,21 +91,21 @@ enum sl_status sl_pooled_attend(struct sl_forward *f, const struct sl_layer_weig
                                                    .ratio = spec->pool}));
     SL_FORWARD_TRY("attention",
                    sl_op_pooled_attention(f->dev, &(struct sl_op_pooled_attention){
-                                                      .kv = sl_kv_layer(f->kv, where->layer),
-                                                      .q = f->a.q,
-                                                      .y = f->a.mixed,
-                                                      .chosen = f->a.chosen,
-                                                      .page_table = f->a.page_table,
-                                                      .row_seq = f->on_device.row_seq,
-                                                      .row_len = f->on_device.row_len,
-                                                      .n_tok = f->step.n_rows,
-                                                      .n_decode = f->step.n_decode,
-                                                      .n_heads = spec->n_head,
-                                                      .stride_q = spec->n_head * spec->head_dim_k,
-                                                      .max_pages = f->plan->session_pages,
-                                                      .n_top = spec->n_pool_top,
-                                                      .ratio = spec->pool,
-                                                      .scale = spec->scale}));
+                                                      {.kv = sl_kv_layer(f->kv, where->layer),
+                                                       .q = f->a.q,
+                                                       .y = f->a.mixed,
+                                                       .chosen = f->a.chosen,
+                                                       .page_table = f->a.page_table,
+                                                       .row_seq = f->on_device.row_seq,
+                                                       .row_len = f->on_device.row_len,
+                                                       .n_tok = f->step.n_rows,
+                                                       .n_decode = f->step.n_decode,
+                                                       .n_heads = spec->n_head,
+                                                       .stride_q = spec->n_head * spec->head_dim_k,
+                                                       .max_pages = f->plan->session_pages,
+                                                       .n_top = spec->n_pool_top,
+                                                       .block = spec->pool,
+                                                       .scale = spec->scale}}));
     return SL_OK;
 }
 

@@ -292,20 +292,20 @@ static void run_attention(struct sl_device *d, const void *ctx, void *out) {
     float *y = conf_put(d, NULL, c->n_rows * row * sizeof *y);
     conf_ok(sl_op_pooled_attention(
         d, &(struct sl_op_pooled_attention){
-               .kv = put_kv(d, c, c->k, c->v, c->first + c->n_rows - 1),
-               .q = conf_put(d, c->q, c->n_rows * row * sizeof(float)),
-               .y = y,
-               .chosen = conf_put(d, c->chosen, (size_t)c->n_rows * c->n_top * 4),
-               .page_table = conf_put(d, c->table, N_SEQ * MAX_PAGES * 4),
-               .row_seq = conf_put(d, seq, c->n_rows * sizeof *seq),
-               .row_len = conf_put(d, len, c->n_rows * sizeof *len),
-               .n_tok = c->n_rows,
-               .n_heads = c->n_heads,
-               .stride_q = (uint32_t)row,
-               .max_pages = MAX_PAGES,
-               .n_top = c->n_top,
-               .ratio = c->ratio,
-               .scale = 0.3f}));
+               {.kv = put_kv(d, c, c->k, c->v, c->first + c->n_rows - 1),
+                .q = conf_put(d, c->q, c->n_rows * row * sizeof(float)),
+                .y = y,
+                .chosen = conf_put(d, c->chosen, (size_t)c->n_rows * c->n_top * 4),
+                .page_table = conf_put(d, c->table, N_SEQ * MAX_PAGES * 4),
+                .row_seq = conf_put(d, seq, c->n_rows * sizeof *seq),
+                .row_len = conf_put(d, len, c->n_rows * sizeof *len),
+                .n_tok = c->n_rows,
+                .n_heads = c->n_heads,
+                .stride_q = (uint32_t)row,
+                .max_pages = MAX_PAGES,
+                .n_top = c->n_top,
+                .block = c->ratio,
+                .scale = 0.3f}}));
     conf_get(d, out, y, c->n_rows * row * sizeof *y);
 }
 

@@ -676,8 +676,8 @@ RUN(ngram_gate, R(key), R(query), R(value), R(y))
 RUN(ngram_conv, R(x), R(h), R(w), R(y), R_STATE)
 RUN(pool_keys, R(k), R(norm), R(inv_freq), R(out.rows), R(out_table), R_STATE)
 RUN(pooled_choose, R(keys.rows), R(q), R(chosen), R(page_table), R(row_seq), R(row_len))
-RUN(pooled_attention, R(kv.k), R(kv.v), R(q), R(y), R(chosen), R(page_table), R(row_seq),
-    R(row_len))
+RUN(pooled_attention, R(blocks.kv.k), R(blocks.kv.v), R(blocks.q), R(blocks.y), R(blocks.chosen),
+    R(blocks.page_table), R(blocks.row_seq), R(blocks.row_len))
 RUN(block_choose, R(keys.rows), R(q), R(chosen), R(page_table), R(row_seq), R(row_len))
 RUN(block_attention, R(kv.k), R(kv.v), R(q), R(y), R(chosen), R(page_table), R(row_seq), R(row_len))
 RUN(gelu_mul, R(gate), R(up), R(y))
