@@ -1,11 +1,10 @@
 /* What the embeddings of n-grams give to the streams of rows. */
+#include "backends/cpu/conv.h"
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/math.h"
-#include "backends/cpu/state.h"
 #include "backends/ops/ngram.h"
 
 #include <math.h>
-#include <string.h>
 
 static void gate_rows(void *ctx, uint32_t begin, uint32_t end) {
     const struct sl_op_ngram_gate *a = ctx;
@@ -27,7 +26,6 @@ enum sl_status sl_cpu_ngram_gate(struct sl_device *d, const struct sl_op_ngram_g
     return SL_OK;
 }
 
-#define COLS     256u
 #define MAX_KEPT ((SL_CONV_MAX_TAPS - 1) * SL_NGRAM_MAX_STEP)
 
 struct conv_job {
@@ -35,61 +33,39 @@ struct conv_job {
     const struct sl_cpu_kernels *k;
 };
 
-/* Channels [c, c + n) of all rows. h of the positions before the call's rows is in `old`, since its
- * page may be written before the last row that needs it has been computed. */
+/* Channels [c, c + n) of all rows. */
 static void conv_channels(const struct conv_job *j, uint32_t c, uint32_t n) {
     const struct sl_op_ngram_conv *a = j->a;
-    float w[SL_CONV_MAX_TAPS * COLS], old[MAX_KEPT * COLS], out[COLS];
-    static const float none[COLS];
+    float w[SL_CONV_MAX_TAPS * SL_CONV_COLS], old[MAX_KEPT * SL_CONV_COLS], out[SL_CONV_COLS];
+    static const float none[SL_CONV_COLS];
     const float *h[SL_CONV_MAX_TAPS];
-    uint32_t n_old = (a->n_taps - 1) * a->step, first = 0;
-    for (uint32_t i = 0; i < n; i++)
-        for (uint32_t k = 0; k < a->n_taps; k++)
-            w[k * COLS + i] = a->w[(size_t)(c + i) * a->n_taps + k];
+    struct sl_conv_inputs in = {&a->state, a->h, old, a->n, c, n, (a->n_taps - 1) * a->step, 0};
+    sl_conv_weights(a->w, a->n_taps, c, n, w);
     for (uint32_t t = 0; t < a->n_tok; t++) {
-        if (!sl_cpu_follows(&a->state, t)) {
-            const float *from = sl_cpu_state_before(&a->state, t);
-            first = t;
-            for (uint32_t k = 0; k < n_old; k++)
-                if (from)
-                    memcpy(old + k * COLS, from + (size_t)k * a->n + c, n * sizeof *old);
-                else
-                    memset(old + k * COLS, 0, n * sizeof *old);
-        }
-        for (uint32_t k = 0; k < a->n_taps; k++) {
-            uint32_t back = (a->n_taps - 1 - k) * a->step;
-            h[k] = t - first >= back ? a->h + (size_t)(t - back) * a->n + c
-                                     : old + (size_t)(n_old + t - first - back) * COLS;
-        }
-        j->k->conv_silu(h, w, COLS, none, out, a->n_taps, n);
+        sl_conv_go_to(&in, t);
+        for (uint32_t k = 0; k < a->n_taps; k++)
+            h[k] = sl_conv_input(&in, t, (a->n_taps - 1 - k) * a->step);
+        j->k->conv_silu(h, w, SL_CONV_COLS, none, out, a->n_taps, n);
         const float *x = a->x + (size_t)t * a->n + c;
         float *y = a->y + (size_t)t * a->n + c;
         for (uint32_t i = 0; i < n; i++)
             y[i] += x[i] + out[i];
-        if (!sl_cpu_is_kept(&a->state, t, a->n_tok))
-            continue;
-        float *to = sl_cpu_state_behind(&a->state, t);
-        for (uint32_t k = 0; k < n_old; k++) {
-            uint32_t back = n_old - 1 - k;
-            const float *from = t - first >= back ? a->h + (size_t)(t - back) * a->n + c
-                                                  : old + (size_t)(n_old + t - first - back) * COLS;
-            memcpy(to + (size_t)k * a->n + c, from, n * sizeof *to);
-        }
+        sl_conv_keep(&in, t, a->n_tok);
     }
 }
 
 static void conv_blocks(void *ctx, uint32_t begin, uint32_t end) {
     const struct conv_job *j = ctx;
     for (uint32_t b = begin; b < end; b++) {
-        uint32_t c = b * COLS, left = j->a->n - c;
-        conv_channels(j, c, left < COLS ? left : COLS);
+        uint32_t c = b * SL_CONV_COLS, left = j->a->n - c;
+        conv_channels(j, c, left < SL_CONV_COLS ? left : SL_CONV_COLS);
     }
 }
 
 enum sl_status sl_cpu_ngram_conv(struct sl_device *d, const struct sl_op_ngram_conv *a) {
     struct sl_cpu *cpu = (struct sl_cpu *)d;
     struct conv_job j = {a, &cpu->k};
-    sl_cpu_for_rows(cpu, (a->n + COLS - 1) / COLS, (size_t)a->n_tok * a->n_taps * COLS, conv_blocks,
-                    &j);
+    sl_cpu_for_rows(cpu, (a->n + SL_CONV_COLS - 1) / SL_CONV_COLS,
+                    (size_t)a->n_tok * a->n_taps * SL_CONV_COLS, conv_blocks, &j);
     return SL_OK;
 }

@@ -1,7 +1,7 @@
 /* Ops of layers whose state is replaced by every row: convolution, delta rule, and the small ones
  * around them. */
 #include "backends/cpu/cpu_internal.h"
-#include "backends/cpu/state.h"
+#include "backends/cpu/conv.h"
 #include "backends/cpu/math.h"
 #include "backends/ops/elementwise.h"
 #include "backends/ops/kv.h"
@@ -174,63 +174,43 @@ static float *state_of(const struct sl_state_view *s, size_t t, size_t at, uint3
     return to;
 }
 
-#define CONV_COLS 256u
-
 struct conv_job {
     const struct sl_op_conv_silu *a;
     const struct sl_cpu_kernels *k;
 };
 
-/* Channels [c, c + n) of all rows. x of the positions before the call's rows is in `old`, since its
- * page may be written before the last row that needs it has been computed. */
+/* Channels [c, c + n) of all rows. */
 static void conv_channels(const struct conv_job *j, uint32_t c, uint32_t n) {
     const struct sl_op_conv_silu *a = j->a;
-    float w[SL_CONV_MAX_TAPS * CONV_COLS], old[(SL_CONV_MAX_TAPS - 1) * CONV_COLS];
-    float bias[CONV_COLS];
+    float w[SL_CONV_MAX_TAPS * SL_CONV_COLS], old[(SL_CONV_MAX_TAPS - 1) * SL_CONV_COLS];
+    float bias[SL_CONV_COLS];
     const float *x[SL_CONV_MAX_TAPS];
-    uint32_t n_old = a->n_taps - 1, first = 0;
-    for (uint32_t i = 0; i < n; i++)
-        for (uint32_t k = 0; k < a->n_taps; k++)
-            w[k * CONV_COLS + i] = a->w[(size_t)(c + i) * a->n_taps + k];
+    struct sl_conv_inputs in = {&a->state, a->x, old, a->n, c, n, a->n_taps - 1, 0};
+    sl_conv_weights(a->w, a->n_taps, c, n, w);
     for (uint32_t i = 0; i < n; i++)
         bias[i] = a->bias ? a->bias[c + i] : 0;
     for (uint32_t t = 0; t < a->n_tok; t++) {
-        if (!sl_cpu_follows(&a->state, t)) {
-            const float *from = sl_cpu_state_before(&a->state, t);
-            first = t;
-            for (uint32_t k = 0; k < n_old; k++)
-                if (from)
-                    memcpy(old + k * CONV_COLS, from + (size_t)k * a->n + c, n * sizeof *old);
-                else
-                    memset(old + k * CONV_COLS, 0, n * sizeof *old);
-        }
-        for (uint32_t k = 0; k < a->n_taps; k++) {
-            uint32_t back = n_old - k; /* positions before row t */
-            x[k] = t - first >= back ? a->x + (size_t)(t - back) * a->n + c
-                                     : old + (size_t)(n_old + t - first - back) * CONV_COLS;
-        }
-        j->k->conv_silu(x, w, CONV_COLS, bias, a->y + (size_t)t * a->n + c, a->n_taps, n);
-        if (!sl_cpu_is_kept(&a->state, t, a->n_tok))
-            continue;
-        float *to = sl_cpu_state_behind(&a->state, t);
-        for (uint32_t k = 0; k < n_old; k++)
-            memcpy(to + (size_t)k * a->n + c, x[k + 1], n * sizeof *to);
+        sl_conv_go_to(&in, t);
+        for (uint32_t k = 0; k < a->n_taps; k++)
+            x[k] = sl_conv_input(&in, t, a->n_taps - 1 - k);
+        j->k->conv_silu(x, w, SL_CONV_COLS, bias, a->y + (size_t)t * a->n + c, a->n_taps, n);
+        sl_conv_keep(&in, t, a->n_tok);
     }
 }
 
 static void conv_blocks(void *ctx, uint32_t begin, uint32_t end) {
     const struct conv_job *j = ctx;
     for (uint32_t b = begin; b < end; b++) {
-        uint32_t c = b * CONV_COLS, left = j->a->n - c;
-        conv_channels(j, c, left < CONV_COLS ? left : CONV_COLS);
+        uint32_t c = b * SL_CONV_COLS, left = j->a->n - c;
+        conv_channels(j, c, left < SL_CONV_COLS ? left : SL_CONV_COLS);
     }
 }
 
 enum sl_status sl_cpu_conv_silu(struct sl_device *d, const struct sl_op_conv_silu *a) {
     struct sl_cpu *cpu = (struct sl_cpu *)d;
     struct conv_job j = {a, &cpu->k};
-    sl_cpu_for_rows(cpu, (a->n + CONV_COLS - 1) / CONV_COLS,
-                    (size_t)a->n_tok * a->n_taps * CONV_COLS, conv_blocks, &j);
+    sl_cpu_for_rows(cpu, (a->n + SL_CONV_COLS - 1) / SL_CONV_COLS,
+                    (size_t)a->n_tok * a->n_taps * SL_CONV_COLS, conv_blocks, &j);
     return SL_OK;
 }
 
@@ -243,12 +223,10 @@ struct short_conv_job {
  * the state's page may be written before the last row that needs it has been computed. */
 static void short_conv_channels(const struct short_conv_job *j, uint32_t c, uint32_t n) {
     const struct sl_op_short_conv *a = j->a;
-    float w[SL_CONV_MAX_TAPS * CONV_COLS], kept[SL_CONV_MAX_TAPS][CONV_COLS];
+    float w[SL_CONV_MAX_TAPS * SL_CONV_COLS], kept[SL_CONV_MAX_TAPS][SL_CONV_COLS];
     const float *p[SL_CONV_MAX_TAPS];
     uint32_t n_old = a->n_taps - 1, last = 0; /* kept[last]: of the newest row; older ones before */
-    for (uint32_t i = 0; i < n; i++)
-        for (uint32_t k = 0; k < a->n_taps; k++)
-            w[k * CONV_COLS + i] = a->w[(size_t)(c + i) * a->n_taps + k];
+    sl_conv_weights(a->w, a->n_taps, c, n, w);
     for (uint32_t t = 0; t < a->n_tok; t++) {
         const float *b = a->x + (size_t)t * 3 * a->n + c, *gate = b + a->n, *v = gate + a->n;
         if (!sl_cpu_follows(&a->state, t)) {
@@ -265,7 +243,7 @@ static void short_conv_channels(const struct short_conv_job *j, uint32_t c, uint
             kept[last][i] = b[i] * v[i];
         for (uint32_t k = 0; k < a->n_taps; k++)
             p[k] = kept[(last + 1 + k) % a->n_taps];
-        j->k->short_conv(p, w, CONV_COLS, gate, a->y + (size_t)t * a->n + c, a->n_taps, n);
+        j->k->short_conv(p, w, SL_CONV_COLS, gate, a->y + (size_t)t * a->n + c, a->n_taps, n);
         if (!sl_cpu_is_kept(&a->state, t, a->n_tok))
             continue;
         float *to = sl_cpu_state_behind(&a->state, t);
@@ -277,16 +255,16 @@ static void short_conv_channels(const struct short_conv_job *j, uint32_t c, uint
 static void short_conv_blocks(void *ctx, uint32_t begin, uint32_t end) {
     const struct short_conv_job *j = ctx;
     for (uint32_t b = begin; b < end; b++) {
-        uint32_t c = b * CONV_COLS, left = j->a->n - c;
-        short_conv_channels(j, c, left < CONV_COLS ? left : CONV_COLS);
+        uint32_t c = b * SL_CONV_COLS, left = j->a->n - c;
+        short_conv_channels(j, c, left < SL_CONV_COLS ? left : SL_CONV_COLS);
     }
 }
 
 enum sl_status sl_cpu_short_conv(struct sl_device *d, const struct sl_op_short_conv *a) {
     struct sl_cpu *cpu = (struct sl_cpu *)d;
     struct short_conv_job j = {a, &cpu->k};
-    sl_cpu_for_rows(cpu, (a->n + CONV_COLS - 1) / CONV_COLS,
-                    (size_t)a->n_tok * (a->n_taps + 2) * CONV_COLS, short_conv_blocks, &j);
+    sl_cpu_for_rows(cpu, (a->n + SL_CONV_COLS - 1) / SL_CONV_COLS,
+                    (size_t)a->n_tok * (a->n_taps + 2) * SL_CONV_COLS, short_conv_blocks, &j);
     return SL_OK;
 }
 
